@@ -1,0 +1,141 @@
+//! The numbers of a token bucket: what a group of requests asks of it, and what its answer means for each of them.
+//!
+//! A level counts units of 1/period_ms of a token: each millisecond adds `requests` units, and a token is `period_ms`
+//! units, so nothing is ever rounded. The bucket itself lives in Redis (`lua/token_bucket.lua`).
+
+use crate::clock::Ms;
+use crate::policy::Limit;
+
+/// Requests in a row that cost the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Tokens for each, at least 1.
+    pub cost: u64,
+    /// How many of them, at least 1.
+    pub count: u64,
+}
+
+/// Codes costs, in order, as runs.
+pub fn runs(costs: impl IntoIterator<Item = u64>) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for cost in costs {
+        match runs.last_mut() {
+            Some(run) if run.cost == cost => run.count = run.count.saturating_add(1),
+            _ => runs.push(Run { cost, count: 1 }),
+        }
+    }
+    runs
+}
+
+/// What the bucket says to a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grants {
+    /// The level after the last of them, in units.
+    pub level: u64,
+    /// How many of each run were granted: its first ones.
+    pub granted: Vec<u64>,
+}
+
+/// What one request gets from its bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// Its tokens.
+    Granted(Standing),
+    /// None of them.
+    Refused {
+        /// The bucket after the group.
+        standing: Standing,
+        /// Until this request's cost fits, if nobody else comes; at least 1 ms.
+        retry_after: Ms,
+    },
+}
+
+/// How a bucket stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Whole tokens in it.
+    pub remaining: u64,
+    /// Until it is full.
+    pub reset: Ms,
+}
+
+/// A reply whose numbers cannot be true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Impossible;
+
+impl Grants {
+    /// Reads the reply of the script: level, reset in ms, and for each run how many were granted.
+    ///
+    /// # Errors
+    /// [`Impossible`] where the numbers do not fit the question. The reset is checked against the level, for they are
+    /// computed in two languages.
+    pub fn from_reply(reply: &[i64], limit: Limit, runs: &[Run]) -> Result<Grants, Impossible> {
+        let [level, reset, granted @ ..] = reply else {
+            return Err(Impossible);
+        };
+        let level = u64::try_from(*level).map_err(|_| Impossible)?;
+        let mut before = level;
+        let mut counts = Vec::with_capacity(granted.len());
+        for (count, run) in granted.iter().zip(runs) {
+            let count = u64::try_from(*count).map_err(|_| Impossible)?;
+            let units = units(limit, run.cost).checked_mul(count).ok_or(Impossible)?;
+            before = before.checked_add(units).ok_or(Impossible)?;
+            counts.push(count);
+            if count > run.count {
+                return Err(Impossible);
+            }
+        }
+        let complete = counts.len() == runs.len() && granted.len() == runs.len();
+        let fits = before <= units(limit, limit.burst()) && Ok(time_to_full(limit, level).0) == u64::try_from(*reset);
+        if !complete || !fits {
+            return Err(Impossible);
+        }
+        Ok(Grants { level, granted: counts })
+    }
+
+    /// What each request of the group gets, in order: one share for each of them.
+    ///
+    /// Those granted see the bucket as their own debit left it, those refused as the group left it.
+    pub fn shares(&self, limit: Limit, runs: &[Run]) -> Vec<Share> {
+        let grants = || runs.iter().zip(&self.granted);
+        let mut level = grants().fold(self.level, |level, (run, granted)| {
+            level.saturating_add(units(limit, run.cost).saturating_mul(*granted))
+        });
+        let mut shares = Vec::new();
+        for (run, granted) in grants() {
+            for _ in 0..*granted {
+                level = level.saturating_sub(units(limit, run.cost));
+                shares.push(Share::Granted(standing(limit, level)));
+            }
+            for _ in *granted..run.count {
+                shares.push(Share::Refused {
+                    standing: standing(limit, self.level),
+                    retry_after: time_to(limit, self.level, units(limit, run.cost)).max(Ms(1)),
+                });
+            }
+        }
+        shares
+    }
+}
+
+/// How many units so many tokens are.
+fn units(limit: Limit, tokens: u64) -> u64 {
+    tokens.saturating_mul(limit.period().0)
+}
+
+fn standing(limit: Limit, level: u64) -> Standing {
+    Standing { remaining: level.checked_div(limit.period().0).unwrap_or_default(), reset: time_to_full(limit, level) }
+}
+
+fn time_to_full(limit: Limit, level: u64) -> Ms {
+    time_to(limit, level, units(limit, limit.burst()))
+}
+
+/// The first whole millisecond at which a level has risen to another.
+fn time_to(limit: Limit, level: u64, wanted: u64) -> Ms {
+    Ms(wanted
+        .saturating_sub(level)
+        .checked_add(limit.requests().saturating_sub(1))
+        .and_then(|units| units.checked_div(limit.requests()))
+        .unwrap_or(u64::MAX))
+}

@@ -1,0 +1,45 @@
+//! Envoy and Istio.
+
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::{BufferType, Bytes, MapType};
+
+use super::Host;
+use crate::flow::CallOwner;
+use crate::limiter::HttpEnd;
+use crate::limiter::webdis::MAX_REPLY;
+
+/// Envoy, whose roots may call at any time and may finish every stream of their VM.
+pub(super) struct Envoy;
+
+impl Host for Envoy {
+    fn call_owner(&self) -> CallOwner {
+        CallOwner::Root
+    }
+
+    /// A call that failed (timeout, reset, no host) ends without headers, or with Envoy's own 503 or 504.
+    fn call_end<'b>(&self, headers: usize, body_size: usize, body: &'b mut Bytes) -> HttpEnd<'b> {
+        if headers == 0 {
+            return HttpEnd::NoAnswer;
+        }
+        let status = hostcalls::get_map_value_bytes(MapType::HttpCallResponseHeaders, ":status").ok().flatten();
+        let status = status.and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok());
+        let Some(status) = status else {
+            return HttpEnd::NoAnswer;
+        };
+        if body_size > MAX_REPLY {
+            return HttpEnd::Oversized;
+        }
+        if body_size > 0 {
+            *body = hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, body_size)
+                .ok()
+                .flatten()
+                .unwrap_or_default();
+        }
+        HttpEnd::Answer { status, body }
+    }
+
+    fn replace_response_header(&self, name: &str, value: &str) {
+        // The map is there: this is called while the response's headers pass.
+        let _ = hostcalls::set_map_value(MapType::HttpResponseHeaders, name, Some(value));
+    }
+}

@@ -1,0 +1,42 @@
+//! The host's counters of one plan.
+
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::MetricType;
+
+use crate::flow::Counted;
+use crate::limiter::Failure;
+use crate::policy::Policy;
+
+/// Metric ids, defined when a policy comes into force.
+pub(super) struct Meters {
+    calls: Option<u32>,
+    degraded: Vec<(Failure, Option<u32>)>,
+}
+
+impl Meters {
+    /// `<namespace>.limiter.<limiter>.calls` and `<namespace>.degraded.<reason>`.
+    pub fn define(policy: &Policy) -> Meters {
+        let counter = |name: String| hostcalls::define_metric(MetricType::Counter, &name).ok();
+        let namespace = &policy.namespace;
+        Meters {
+            calls: counter(format!("{namespace}.limiter.{}.calls", policy.limiter.name)),
+            degraded: Failure::ALL
+                .into_iter()
+                .map(|failure| (failure, counter(format!("{namespace}.degraded.{}", failure.name()))))
+                .collect(),
+        }
+    }
+
+    pub fn count(&self, what: Counted) {
+        let id = match what {
+            Counted::Call => self.calls,
+            Counted::Degraded(reason) => {
+                self.degraded.iter().find(|(failure, _)| *failure == reason).and_then(|(_, id)| *id)
+            }
+        };
+        if let Some(id) = id {
+            // The id comes from the host itself.
+            let _ = hostcalls::increment_metric(id, 1);
+        }
+    }
+}

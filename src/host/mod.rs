@@ -1,0 +1,201 @@
+//! The edge: proxy-wasm contexts that read bytes, call the core, and perform the steps that it returns.
+//!
+//! No arithmetic and no parsing here. What differs between hosts stands behind [`Host`].
+
+mod envoy;
+mod meters;
+mod vm;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use proxy_wasm::hostcalls;
+use proxy_wasm::traits::{Context, HttpContext, RootContext};
+use proxy_wasm::types::{Action, Bytes, ContextType, LogLevel, MapType};
+
+use crate::answer::{Answer, Header, Refusal};
+use crate::flow::{CallOwner, Decision, Flow, Plan, Ticket, decide};
+use crate::limiter::HttpEnd;
+use crate::policy::Policy;
+use crate::request::Request;
+
+/// What differs between hosts.
+trait Host {
+    /// Whose calls to the limiter are.
+    fn call_owner(&self) -> CallOwner;
+
+    /// How a call ended, said in the callback of that call.
+    fn call_end<'b>(&self, headers: usize, body_size: usize, body: &'b mut Bytes) -> HttpEnd<'b>;
+
+    /// Puts a header into the response instead of any of the same name.
+    fn replace_response_header(&self, name: &str, value: &str);
+}
+
+/// The host that this module runs in.
+const HOST: &dyn Host = &envoy::Envoy;
+
+proxy_wasm::main! {{
+    proxy_wasm::set_log_level(LogLevel::Info);
+    proxy_wasm::set_root_context(|id| Box::new(Root { id, plan: None }));
+}}
+
+/// One configuration of the filter.
+struct Root {
+    id: u32,
+    plan: Option<Rc<Plan>>,
+}
+
+impl RootContext for Root {
+    fn get_type(&self) -> Option<ContextType> {
+        Some(ContextType::HttpContext)
+    }
+
+    fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
+        let stream = Stream { id, state: Rc::new(RefCell::new(State::New)) };
+        Some(Box::new(Filter { plan: self.plan.clone(), stream }))
+    }
+
+    /// Puts a policy in force. False where it is refused: the host keeps the one before, if there is one.
+    fn on_configure(&mut self, _size: usize) -> bool {
+        let bytes = self.get_plugin_configuration().unwrap_or_default();
+        if bytes.is_empty() {
+            log::error!("weir: there is no policy; write one as the configuration of the plugin");
+            return false;
+        }
+        #[expect(clippy::disallowed_methods, reason = "the host is where the environment is read")]
+        let environment = |name: &str| std::env::var(name).ok();
+        match Policy::from_host(&bytes, &environment) {
+            Ok(policy) => {
+                let period = Flow::<Stream>::tick_period(&policy);
+                let plan = vm::install(self.id, policy);
+                log::info!("weir {}: policy {} of this worker is in force", env!("CARGO_PKG_VERSION"), plan.id);
+                self.plan = Some(plan);
+                self.set_tick_period(std::time::Duration::from_millis(period.0));
+                true
+            }
+            Err(problems) => {
+                log::error!("weir: the policy is refused; it has {} problem(s)", problems.len());
+                for problem in &problems {
+                    log::error!("weir: {}", problem.for_log());
+                }
+                false
+            }
+        }
+    }
+
+    fn on_tick(&mut self) {
+        vm::tick(self.id);
+    }
+
+    fn on_queue_ready(&mut self, queue: u32) {
+        vm::woken(self.id, queue);
+    }
+}
+
+impl Context for Root {
+    fn on_http_call_response(&mut self, token: u32, headers: usize, body_size: usize, _trailers: usize) {
+        let mut body = Bytes::new();
+        let end = HOST.call_end(headers, body_size, &mut body);
+        vm::call_ended(self.id, token, end);
+    }
+
+    fn on_done(&mut self) -> bool {
+        vm::root_gone(self.id);
+        true
+    }
+}
+
+/// A request on its way through the filter, as the flow and the filter both know it.
+#[derive(Clone, Debug)]
+struct Stream {
+    id: u32,
+    state: Rc<RefCell<State>>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing has been decided.
+    New,
+    /// It is paused.
+    Waiting(Ticket),
+    /// It goes on, and its response carries these headers.
+    Passed(Vec<Header>),
+    /// The filter has answered it.
+    Refused,
+}
+
+struct Filter {
+    plan: Option<Rc<Plan>>,
+    stream: Stream,
+}
+
+impl HttpContext for Filter {
+    fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
+        let Some(plan) = &self.plan else {
+            // No policy has ever been valid: an error is not read as allowed.
+            self.stream.refuse(&Refusal { status: 503, headers: Vec::new(), body: String::new() });
+            return Action::Pause;
+        };
+        match decide(&plan.policy, &HostRequest) {
+            Decision::Answer(Answer::Pass(headers)) => {
+                self.stream.state.replace(State::Passed(headers));
+                Action::Continue
+            }
+            Decision::Answer(Answer::Refuse(refusal)) => {
+                self.stream.refuse(&refusal);
+                Action::Pause
+            }
+            Decision::Ask(ask) => {
+                vm::wait(plan, ask, &self.stream);
+                Action::Pause
+            }
+        }
+    }
+
+    fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
+        if let State::Passed(headers) = &*self.stream.state.borrow() {
+            for (name, value) in headers {
+                HOST.replace_response_header(name, value);
+            }
+        }
+        Action::Continue
+    }
+
+    /// The request is over, or its client has left.
+    fn on_log(&mut self) {
+        if let State::Waiting(ticket) = self.stream.state.replace(State::Refused) {
+            vm::left(ticket);
+        }
+    }
+}
+
+impl Context for Filter {}
+
+impl Stream {
+    /// Performs an answer to the request while it is paused. The effective context must be this stream.
+    fn finish(&self, answer: Answer) {
+        match answer {
+            Answer::Pass(headers) => {
+                self.state.replace(State::Passed(headers));
+                // Fails only for a kind of stream that is not HTTP.
+                let _ = hostcalls::resume_http_request();
+            }
+            Answer::Refuse(refusal) => self.refuse(&refusal),
+        }
+    }
+
+    fn refuse(&self, refusal: &Refusal) {
+        self.state.replace(State::Refused);
+        let headers = refusal.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let _ = hostcalls::send_http_response(refusal.status.into(), headers, Some(refusal.body.as_bytes()));
+    }
+}
+
+/// The request of the current context. Only byte getters: a String getter panics on bytes that are not UTF-8.
+struct HostRequest;
+
+impl Request for HostRequest {
+    fn header(&self, name: &str) -> Option<Vec<u8>> {
+        hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name).ok().flatten()
+    }
+}

@@ -1,0 +1,234 @@
+//! What all contexts of one VM share: the flow, the calls that are out, and the queue that wakes a root.
+//!
+//! The state is borrowed only between calls to the host, never during one, so a host that calls back is no danger.
+//!
+//! Several roots may live in one VM: two listeners, or an old and a new policy. The queue belongs to the VM and wakes
+//! the root that registered it last. When a root goes, its calls are lost without a word; another root's next tick
+//! takes over the queue and ends those calls.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::rc::Rc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::Status;
+
+use super::meters::Meters;
+use super::{HOST, State, Stream};
+use crate::clock::{Clock, Ms, Now};
+use crate::flow::{Call, CallId, Counted, Flow, Plan, Step, Ticket};
+use crate::limiter::{Failure, HttpEnd};
+use crate::policy::Policy;
+use crate::rule::Ask;
+
+/// At most one line of log about failures in this time.
+const BETWEEN_WARNINGS: Ms = Ms(10_000);
+
+thread_local! {
+    static VM: RefCell<Vm> = RefCell::new(Vm {
+        flow: Flow::new(HOST.call_owner(), random()),
+        clock: Clock::default(),
+        calls: BTreeMap::new(),
+        lost: Vec::new(),
+        meters: BTreeMap::new(),
+        plans: 0,
+        queue: None,
+        waker: None,
+        warned: None,
+    });
+}
+
+struct Vm {
+    flow: Flow<Stream>,
+    clock: Clock,
+    /// By the host's token: the call, and the root that made it.
+    calls: BTreeMap<u32, (CallId, u32)>,
+    /// Calls whose root has gone.
+    lost: Vec<CallId>,
+    meters: BTreeMap<u64, Rc<Meters>>,
+    plans: u64,
+    queue: Option<Queue>,
+    /// The root that the queue wakes.
+    waker: Option<u32>,
+    warned: Option<Ms>,
+}
+
+#[derive(Clone)]
+struct Queue {
+    name: String,
+    id: u32,
+}
+
+fn with<T>(act: impl FnOnce(&mut Vm) -> T) -> T {
+    VM.with_borrow_mut(act)
+}
+
+/// Puts a policy in force for a root of this VM.
+pub(super) fn install(root: u32, policy: Policy) -> Rc<Plan> {
+    let meters = Rc::new(Meters::define(&policy));
+    let known = with(|vm| vm.queue.as_ref().map(|queue| queue.name.clone()));
+    // All filters of a proxy may share one space of names, and each VM needs a queue of its own.
+    let new = || format!("weir.{}.wake.{:016x}{:016x}", policy.namespace, random(), random());
+    register_queue(root, known.unwrap_or_else(new));
+    with(|vm| {
+        vm.plans = vm.plans.saturating_add(1);
+        vm.meters.insert(vm.plans, meters);
+        Rc::new(Plan { id: vm.plans, policy })
+    })
+}
+
+/// Has the queue of this name wake this root from now on.
+fn register_queue(root: u32, name: String) {
+    if let Ok(id) = hostcalls::register_shared_queue(&name) {
+        with(|vm| {
+            vm.queue = Some(Queue { name, id });
+            vm.waker = Some(root);
+        });
+    }
+}
+
+/// A request waits for tokens; the caller pauses it.
+pub(super) fn wait(plan: &Rc<Plan>, ask: Ask, stream: &Stream) {
+    let now = now();
+    let (ticket, steps) = with(|vm| vm.flow.wait(plan, ask, stream.clone(), now));
+    stream.state.replace(State::Waiting(ticket));
+    perform(stream.id, steps, now);
+}
+
+pub(super) fn left(ticket: Ticket) {
+    with(|vm| vm.flow.left(ticket));
+}
+
+pub(super) fn woken(root: u32, queue: u32) {
+    while let Ok(Some(_)) = hostcalls::dequeue_shared_queue(queue) {}
+    let now = now();
+    let steps = with(|vm| vm.flow.woken(now));
+    perform(root, steps, now);
+}
+
+pub(super) fn tick(root: u32) {
+    let (orphaned, lost) = with(|vm| {
+        let queue = vm.queue.as_ref().filter(|_| vm.waker.is_none());
+        (queue.map(|queue| queue.name.clone()), std::mem::take(&mut vm.lost))
+    });
+    if let Some(name) = orphaned {
+        register_queue(root, name);
+    }
+    let now = now();
+    let mut steps = Vec::new();
+    for call in lost {
+        steps.extend(with(|vm| vm.flow.ended(call, HttpEnd::NoAnswer, now)));
+    }
+    steps.extend(with(|vm| vm.flow.tick(now)));
+    perform(root, steps, now);
+}
+
+pub(super) fn call_ended(root: u32, token: u32, end: HttpEnd) {
+    let Some((call, _)) = with(|vm| vm.calls.remove(&token)) else {
+        return;
+    };
+    let now = now();
+    let steps = with(|vm| vm.flow.ended(call, end, now));
+    perform(root, steps, now);
+}
+
+/// A root goes, and its calls with it.
+pub(super) fn root_gone(root: u32) {
+    with(|vm| {
+        let calls = std::mem::take(&mut vm.calls);
+        let (lost, kept): (BTreeMap<_, _>, _) = calls.into_iter().partition(|(_, (_, owner))| *owner == root);
+        vm.calls = kept;
+        vm.lost.extend(lost.into_values().map(|(call, _)| call));
+        vm.waker = vm.waker.filter(|waker| *waker != root);
+    });
+}
+
+/// Performs steps in order, in the name of the context that this callback belongs to.
+fn perform(context: u32, steps: Vec<Step<Stream>>, now: Now) {
+    let mut steps = VecDeque::from(steps);
+    let mut effective = context;
+    while let Some(step) = steps.pop_front() {
+        match step {
+            Step::Wake => {
+                if let Some(queue) = with(|vm| vm.queue.clone()) {
+                    // Where this fails, the next tick makes up for it.
+                    let _ = hostcalls::enqueue_shared_queue(queue.id, Some(b"w"));
+                }
+            }
+            Step::Call(call) => {
+                // The host would give the call to the stream that was finished last, and end it with that stream.
+                if effective != context && hostcalls::set_effective_context(context).is_ok() {
+                    effective = context;
+                }
+                match dispatch(&call) {
+                    Ok(token) => with(|vm| {
+                        vm.calls.insert(token, (call.id, context));
+                    }),
+                    Err(failure) => steps.extend(with(|vm| vm.flow.ended(call.id, HttpEnd::NotStarted(failure), now))),
+                }
+            }
+            Step::Finish(stream, answer) => {
+                // An error means that the stream is gone.
+                if hostcalls::set_effective_context(stream.id).is_ok() {
+                    effective = stream.id;
+                    stream.finish(answer);
+                }
+            }
+            Step::Count(plan, what) => {
+                if let Some(meters) = with(|vm| vm.meters.get(&plan.id).cloned()) {
+                    meters.count(what);
+                }
+                warn(what, now);
+            }
+        }
+    }
+}
+
+fn dispatch(call: &Call) -> Result<u32, Failure> {
+    let limiter = &call.plan.policy.limiter;
+    let mut headers = vec![
+        (":method", "POST"),
+        (":path", call.http.path),
+        (":authority", limiter.authority.as_str()),
+        ("content-type", "application/x-www-form-urlencoded"),
+    ];
+    if let Some(credential) = &limiter.authorization {
+        headers.push(("authorization", credential.0.as_str()));
+    }
+    let body = Some(call.http.body.as_bytes());
+    let timeout = Duration::from_millis(call.timeout.0);
+    hostcalls::dispatch_http_call(&limiter.cluster, headers, body, Vec::new(), timeout).map_err(|status| match status {
+        Status::BadArgument => Failure::UnknownCluster,
+        _ => Failure::Unreachable,
+    })
+}
+
+/// Says now and then that the limiter fails, and how; never a line a request.
+fn warn(what: Counted, now: Now) {
+    let Counted::Degraded(failure) = what else {
+        return;
+    };
+    let due = with(|vm| {
+        let due = vm.warned.is_none_or(|last| now.mono - last >= BETWEEN_WARNINGS);
+        if due {
+            vm.warned = Some(now.mono);
+        }
+        due
+    });
+    if due {
+        log::warn!("weir: the limiter failed ({}): on_error decides", failure.name());
+    }
+}
+
+fn now() -> Now {
+    let wall = hostcalls::get_current_time().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let wall = wall.and_then(|wall| u64::try_from(wall.as_millis()).ok()).unwrap_or_default();
+    with(|vm| vm.clock.read(Ms(wall)))
+}
+
+/// A random number of the host's. Every new state of the standard hasher is keyed at random.
+fn random() -> u64 {
+    RandomState::new().hash_one(0_u8)
+}

@@ -1,0 +1,38 @@
+//! weir: a distributed rate limiter that lives in the proxy.
+//!
+//! One WebAssembly module names the tenant and the route class of each request and decides, with a Redis limiter
+//! behind it, whether the request may pass. A request's way is the order of the rooms:
+//!
+//! [`policy`] (decoded once into a plan) -> [`request`] (what is read of it: class, tenant) -> [`rule`] (which limit
+//! applies) -> [`bucket`] (the numbers of a token bucket) -> [`limiter`] (script and transport, pure codecs) ->
+//! [`answer`] (outcome to status and headers), with one [`flow`] that walks through them and returns steps, and the
+//! `host` at the edge that performs the steps.
+//!
+//! Each room knows only those before it, and none knows the host. The core reads no clock and no environment, logs
+//! nothing and calls nobody: time, bytes and randomness are arguments. The build proves it: without the host the
+//! crate compiles for wasm32-unknown-unknown, where neither the SDK nor a log is linked.
+
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::unreachable,
+    clippy::todo
+)]
+#![warn(missing_docs)]
+
+pub mod answer;
+pub mod bucket;
+pub mod clock;
+pub mod flow;
+pub mod limiter;
+pub mod path;
+pub mod policy;
+pub mod request;
+pub mod rule;
+pub mod tenant;
+
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
+mod host;

@@ -1,0 +1,82 @@
+//! The limiter behind the proxies: its scripts, and the transports that carry them. Pure codecs, bytes to bytes.
+//!
+//! A reply is a verdict or a named failure, never both, and never a guess.
+
+pub mod script;
+pub mod webdis;
+
+/// Why there is no verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Failure {
+    /// The request waited as long as it may.
+    Timeout,
+    /// The call ended without an answer: connection refused, reset, or the call's own end.
+    Reset,
+    /// The transport answered with a status other than 200.
+    Status,
+    /// The answer is not what the script answers.
+    Unreadable,
+    /// The answer is longer than any that the script gives.
+    Oversized,
+    /// Redis answered with an error: read only, loading, out of memory, no permission ...
+    Redis,
+    /// The host does not know the cluster.
+    UnknownCluster,
+    /// The host could not start the call.
+    Unreachable,
+}
+
+impl Failure {
+    /// All of them.
+    pub const ALL: [Failure; 8] = [
+        Failure::Timeout,
+        Failure::Reset,
+        Failure::Status,
+        Failure::Unreadable,
+        Failure::Oversized,
+        Failure::Redis,
+        Failure::UnknownCluster,
+        Failure::Unreachable,
+    ];
+
+    /// Its name in metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Failure::Timeout => "timeout",
+            Failure::Reset => "reset",
+            Failure::Status => "status",
+            Failure::Unreadable => "unreadable",
+            Failure::Oversized => "oversized",
+            Failure::Redis => "redis",
+            Failure::UnknownCluster => "unknown_cluster",
+            Failure::Unreachable => "unreachable",
+        }
+    }
+}
+
+/// An HTTP request to the limiter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpCall {
+    /// Path.
+    pub path: &'static str,
+    /// Body.
+    pub body: String,
+}
+
+/// How a host says that a call has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpEnd<'b> {
+    /// With an answer.
+    Answer {
+        /// Its status.
+        status: u16,
+        /// Its body.
+        body: &'b [u8],
+    },
+    /// With an answer whose body is longer than [`webdis::MAX_REPLY`], and was not read.
+    Oversized,
+    /// Without an answer.
+    NoAnswer,
+    /// It never began.
+    NotStarted(Failure),
+}

@@ -1,0 +1,19 @@
+//! The scripts that run in Redis, byte for byte as they stand in `lua/`.
+
+/// A Redis script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// Its text.
+    pub text: &'static str,
+    /// SHA-1 of the text in hex: the name by which EVALSHA calls it. Pinned; a test computes it anew.
+    pub sha: &'static str,
+    /// What it stores: the algorithm and the version of the value. Last part of the Redis key.
+    pub format: &'static str,
+}
+
+/// Grants the costs of those who wait at a token bucket.
+pub const TOKEN_BUCKET: Script = Script {
+    text: include_str!("../../lua/token_bucket.lua"),
+    sha: "747d93748a51ed223278ee2b51c0f5f064a32ff8",
+    format: "t1",
+};

@@ -1,0 +1,102 @@
+//! The transport to Redis through Webdis: a command is the body of a POST, a reply is JSON.
+//!
+//! POST, because a GET would put keys into Webdis's log. Webdis cuts a suffix such as `.json` off the last argument and
+//! reads `+` as a space, so every byte outside `A-Z a-z 0-9 _ -` is percent-encoded. An error of Redis comes with
+//! status 200 and `{"EVALSHA":[false,"ERR ..."]}`.
+
+use serde_json::Value;
+
+use super::script::Script;
+use super::{Failure, HttpCall, HttpEnd};
+use crate::bucket::{Grants, Run};
+use crate::policy::Limit;
+use crate::tenant::escape_into;
+
+/// The longest reply in bytes that can be a verdict: see [`MAX_RUNS`].
+pub const MAX_REPLY: usize = 4096;
+
+/// The most runs in one call. Each is answered by an integer of at most 16 digits.
+pub const MAX_RUNS: usize = 128;
+
+/// How the script is named in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// By its SHA-1, which is all that Redis needs after the first time.
+    Sha,
+    /// By its whole text, which also makes Redis remember it.
+    Text,
+}
+
+/// What an answer says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// What each run got.
+    Grants(Grants),
+    /// Redis does not know the script: it has not run, and the call may be made again by text.
+    NoScript,
+    /// Nothing that could be used.
+    Failure(Failure),
+}
+
+/// Encodes `acquire`: the costs of those who wait, in order, at one bucket.
+pub fn encode(script: &Script, by: By, key: &str, limit: Limit, runs: &[Run]) -> HttpCall {
+    let mut body = String::new();
+    let (command, name) = match by {
+        By::Sha => ("EVALSHA", script.sha),
+        By::Text => ("EVAL", script.text),
+    };
+    body.push_str(command);
+    let mut part = |bytes: &[u8]| {
+        body.push('/');
+        escape_into(&mut body, bytes);
+    };
+    part(name.as_bytes());
+    part(b"1");
+    part(key.as_bytes());
+    let limit = [limit.requests(), limit.period().0, limit.burst()];
+    for number in limit.into_iter().chain(runs.iter().flat_map(|run| [run.cost, run.count])) {
+        part(number.to_string().as_bytes());
+    }
+    HttpCall { path: "/", body }
+}
+
+/// Reads how the call ended.
+pub fn decode(end: HttpEnd, by: By, limit: Limit, runs: &[Run]) -> Reply {
+    let body = match end {
+        HttpEnd::Answer { status: 200, body } if body.len() <= MAX_REPLY => body,
+        HttpEnd::Answer { status: 200, .. } | HttpEnd::Oversized => return Reply::Failure(Failure::Oversized),
+        HttpEnd::Answer { .. } => return Reply::Failure(Failure::Status),
+        HttpEnd::NoAnswer => return Reply::Failure(Failure::Reset),
+        HttpEnd::NotStarted(failure) => return Reply::Failure(failure),
+    };
+    let Some(reply) = reply_of(body, by) else {
+        return Reply::Failure(Failure::Unreadable);
+    };
+    if let [Value::Bool(false), Value::String(error)] = reply.as_slice() {
+        return match error.starts_with("NOSCRIPT") {
+            true => Reply::NoScript,
+            false => Reply::Failure(Failure::Redis),
+        };
+    }
+    let numbers: Option<Vec<i64>> = reply.iter().map(Value::as_i64).collect();
+    match numbers.map(|numbers| Grants::from_reply(&numbers, limit, runs)) {
+        Some(Ok(grants)) => Reply::Grants(grants),
+        Some(Err(_)) | None => Reply::Failure(Failure::Unreadable),
+    }
+}
+
+/// The list in `{"EVALSHA":[...]}`, for the command that was sent.
+fn reply_of(body: &[u8], by: By) -> Option<Vec<Value>> {
+    let Ok(Value::Object(mut object)) = serde_json::from_slice(body) else {
+        return None;
+    };
+    let command = match by {
+        By::Sha => "EVALSHA",
+        By::Text => "EVAL",
+    };
+    let reply = object.remove(command)?;
+    match reply {
+        Value::Array(list) if object.is_empty() => Some(list),
+        _ => None,
+    }
+}

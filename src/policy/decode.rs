@@ -1,0 +1,233 @@
+//! From a tree to a policy: the top level, the limiter and the response.
+
+use super::problem::{Found, Path, Problem};
+use super::read::{Fields, Reader, Words};
+use super::tree::Tree;
+use super::{Credential, Environment, Limiter, Policy, Reset, Response, classes, rules};
+use crate::clock::Ms;
+use crate::tenant::HashKey;
+
+const POLICY: Words = Words {
+    built: &["version", "namespace", "hash_secret_env", "limiters", "classes", "rules", "response"],
+    later: &["proxies", "table", "paths", "observe"],
+};
+
+const LIMITER: Words = Words {
+    built: &["transport", "cluster", "authority", "timeout", "auth_env"],
+    later: &["breaker", "max_new_keys_per_second"],
+};
+
+const RESPONSE: Words = Words {
+    built: &["status", "content_type", "body", "headers", "reset", "retry_after_jitter"],
+    later: &["upstream_headers"],
+};
+
+/// The longest wait for a limiter; beyond it a request is better answered.
+const MAX_TIMEOUT: Ms = Ms(60_000);
+
+pub(super) fn policy(tree: &Tree, environment: Environment) -> Result<Policy, Vec<Problem>> {
+    let mut reader = Reader::default();
+    let decoded = read_policy(&mut reader, tree, environment);
+    match decoded {
+        Some(policy) if reader.problems.is_empty() => Ok(policy),
+        _ => Err(reader.problems),
+    }
+}
+
+fn read_policy(reader: &mut Reader, tree: &Tree, environment: Environment) -> Option<Policy> {
+    let fields = reader.object(&Path::default(), tree, POLICY)?;
+    version(reader, &fields);
+    let namespace = match fields.get("namespace") {
+        Some((tree, path)) => reader.name_at(&path, tree),
+        None => Some("rl".to_owned()),
+    };
+    let hash_key = variable(reader, &fields, "hash_secret_env", environment);
+    let limiter = limiter(reader, &fields, environment);
+    let classes = classes::read(reader, &fields);
+    let rule = rules::read(reader, &fields, &classes, hash_key.map(HashKey::new));
+    let response = match fields.get("response") {
+        Some((tree, path)) => response(reader, tree, &path),
+        None => Some(Response::default()),
+    };
+    Some(Policy { namespace: namespace?, limiter: limiter?, classes, rule: rule?, response: response? })
+}
+
+fn version(reader: &mut Reader, fields: &Fields) {
+    if let Some((tree, path)) = reader.needed(fields, "version", "write version: 1") {
+        match tree {
+            Tree::Int(1) => {}
+            Tree::Int(other) => reader.note(&path, Found::Number(*other), "is no version", "write version: 1"),
+            _ => reader.wrong_kind(&path, tree, "write version: 1"),
+        }
+    }
+}
+
+/// The value of the environment variable that a field names.
+fn variable(reader: &mut Reader, fields: &Fields, word: &'static str, environment: Environment) -> Option<String> {
+    const WANTED: &str = "write the name of an environment variable: A-Z, 0-9 and _";
+    let (tree, path) = fields.get(word)?;
+    let name = reader.text(&path, tree, WANTED)?;
+    let is_variable = !name.is_empty()
+        && !name.starts_with(|letter: char| letter.is_ascii_digit())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let found = Found::Text(name.to_owned());
+    if !is_variable {
+        reader.note(&path, found, "names no environment variable", WANTED);
+        return None;
+    }
+    let value = environment(name).filter(|value| !value.is_empty());
+    if value.is_none() {
+        let wanted =
+            "set it for the proxy and let the host hand it to the module (Envoy: vm_config.environment_variables)";
+        reader.note(&path, found, "is absent or empty in the environment", wanted);
+    }
+    value
+}
+
+fn limiter(reader: &mut Reader, fields: &Fields, environment: Environment) -> Option<Limiter> {
+    const WANTED: &str = "write limiters: {main: {transport: webdis, cluster: NAME}}";
+    let (tree, path) = reader.needed(fields, "limiters", WANTED)?;
+    let limiters = reader.chosen(&path, tree, WANTED)?;
+    let ([(name, path, tree)], name_path) = (limiters.as_slice(), &path) else {
+        let found = Found::Number(i64::try_from(limiters.len()).unwrap_or(i64::MAX));
+        reader.note(&path, found, "limiters", "write one; several are not built yet");
+        return None;
+    };
+    let name = reader.name(name_path, name);
+    let fields = reader.object(path, tree, LIMITER)?;
+    if let Some((tree, path)) = reader.needed(&fields, "transport", "write transport: webdis") {
+        reader.word(&path, tree, &[("webdis", ())], &["upstash", "rls"]);
+    }
+    let cluster = reader
+        .needed(&fields, "cluster", "write the host's name for the limiter")
+        .and_then(|(tree, path)| header_value(reader, &path, tree));
+    let authority = match fields.get("authority") {
+        Some((tree, path)) => header_value(reader, &path, tree),
+        None => cluster.clone(),
+    };
+    let timeout = match fields.get("timeout") {
+        Some((tree, path)) => timeout(reader, &path, tree),
+        None => Some(Ms(20)),
+    };
+    let authorization = variable(reader, &fields, "auth_env", environment);
+    if let (Some(value), Some((_, path))) = (&authorization, fields.get("auth_env"))
+        && !is_header_value(value)
+    {
+        // The value stays unsaid.
+        reader.note(&path, Found::Nothing, "the variable's value is no header value", "write visible ASCII");
+    }
+    Some(Limiter {
+        name: name?,
+        cluster: cluster?,
+        authority: authority?,
+        timeout: timeout?,
+        authorization: authorization.map(Credential),
+    })
+}
+
+fn timeout(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Ms> {
+    let timeout = reader.duration(path, tree)?;
+    if timeout < Ms(1) || timeout > MAX_TIMEOUT {
+        // Hosts cut durations to whole milliseconds, and 0 means for ever to them.
+        reader.note(path, Found::Nothing, "is no wait for a request", "write 1ms to 60s");
+        return None;
+    }
+    Some(timeout)
+}
+
+/// A text that may stand in a header: visible ASCII and spaces inside.
+fn header_value(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<String> {
+    const WANTED: &str = "write visible ASCII";
+    let text = reader.text(path, tree, WANTED)?;
+    if !is_header_value(text) {
+        reader.note(path, Found::Text(text.to_owned()), "is no header value", WANTED);
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+fn is_header_value(text: &str) -> bool {
+    !text.is_empty() && text.trim() == text && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
+}
+
+impl Default for Response {
+    fn default() -> Response {
+        Response {
+            status: 429,
+            content_type: "application/json".to_owned(),
+            body: r#"{"error":"rate_limited","rule":"{rule}","retry_after":{retry_after}}"#.to_owned(),
+            x_ratelimit: true,
+            reset: Reset::Epoch,
+            retry_after_jitter: 100,
+        }
+    }
+}
+
+fn response(reader: &mut Reader, tree: &Tree, path: &Path) -> Option<Response> {
+    let fields = reader.object(path, tree, RESPONSE)?;
+    let mut response = Response::default();
+    if let Some((tree, path)) = fields.get("status") {
+        response.status = status(reader, &path, tree)?;
+    }
+    if let Some((tree, path)) = fields.get("content_type") {
+        response.content_type = header_value(reader, &path, tree)?;
+    }
+    if let Some((tree, path)) = fields.get("body") {
+        response.body = reader.text(&path, tree, "write the body as a text")?.to_owned();
+    }
+    if let Some((tree, path)) = fields.get("headers") {
+        response.x_ratelimit = false;
+        for (path, item) in reader.list(&path, tree, "write a list: [x-ratelimit] or []")? {
+            if reader.word(&path, item, &[("x-ratelimit", ())], &["ratelimit"]).is_some() {
+                response.x_ratelimit = true;
+            }
+        }
+    }
+    if let Some((tree, path)) = fields.get("reset") {
+        let words = [("epoch", Reset::Epoch), ("seconds", Reset::Seconds)];
+        response.reset = reader.word(&path, tree, &words, &[])?;
+    }
+    if let Some((tree, path)) = fields.get("retry_after_jitter") {
+        response.retry_after_jitter = thousandths(reader, &path, tree)?;
+    }
+    Some(response)
+}
+
+fn status(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<u16> {
+    const WANTED: &str = "write a status from 400 to 599";
+    match tree {
+        Tree::Int(status @ 400..=599) => u16::try_from(*status).ok(),
+        Tree::Int(other) => {
+            reader.note(path, Found::Number(*other), "is no status of a refusal", WANTED);
+            None
+        }
+        _ => {
+            reader.wrong_kind(path, tree, WANTED);
+            None
+        }
+    }
+}
+
+/// A part from 0 to 1, kept to three digits.
+fn thousandths(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<u16> {
+    const WANTED: &str = "write a part from 0 to 1, such as 0.1";
+    let part = match tree {
+        Tree::Int(0) => 0.0,
+        Tree::Int(1) => 1.0,
+        Tree::Float(part) if (0.0..=1.0).contains(part) => *part,
+        // Envoy's YAML makes a text of a fraction, where a policy is written out as a Struct.
+        Tree::Text(text) if text.parse().is_ok_and(|part| (0.0..=1.0).contains(&part)) => {
+            text.parse().unwrap_or_default()
+        }
+        Tree::Int(_) | Tree::Float(_) => {
+            reader.note(path, Found::Ours("a number"), "outside 0 to 1", WANTED);
+            return None;
+        }
+        _ => {
+            reader.wrong_kind(path, tree, WANTED);
+            return None;
+        }
+    };
+    // From 0.0 to 1000.0: the cast cannot cut anything off.
+    Some((part * 1000.0).round() as u16)
+}

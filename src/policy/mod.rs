@@ -1,0 +1,246 @@
+//! The policy, decoded once: from JSON to a plan in which nothing is invalid.
+//!
+//! The language is described in the README. Decoding tells every problem at once and changes nothing; whoever decodes
+//! keeps the old plan until a new one is there. This room must not know how requests are read or limits are kept.
+
+mod classes;
+mod decode;
+pub mod limit;
+mod limits;
+mod problem;
+mod read;
+mod rules;
+mod sources;
+mod tree;
+mod wire;
+
+use std::collections::HashMap;
+use std::fmt;
+
+pub use limit::{Limit, NoLimit};
+pub use problem::{Found, Path, Problem, Segment};
+pub use tree::{NotJson, Tree};
+
+use crate::clock::Ms;
+use crate::path::Pattern;
+use crate::tenant::{HashKey, Storage, Tenant};
+
+/// A valid policy.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// First part of every Redis key, queue name and metric.
+    pub namespace: String,
+    /// Where tokens come from.
+    pub limiter: Limiter,
+    /// How requests are sorted.
+    pub classes: Classes,
+    /// What is limited.
+    pub rule: Rule,
+    /// What clients see.
+    pub response: Response,
+}
+
+/// A Redis limiter behind Webdis.
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    /// Its name in the policy.
+    pub name: String,
+    /// The host's name for where it is.
+    pub cluster: String,
+    /// `Host` of the calls.
+    pub authority: String,
+    /// How long a request waits.
+    pub timeout: Ms,
+    /// Value of `Authorization`, if there is one.
+    pub authorization: Option<Credential>,
+}
+
+/// A secret that must not be printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential(pub String);
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("Credential(..)")
+    }
+}
+
+/// The class of a request: an index into [`Classes::names`]; 0 is the class `default`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassId(pub usize);
+
+/// The ordered list of class matches and the names that they use.
+#[derive(Clone, Debug)]
+pub struct Classes {
+    /// Names by [`ClassId`]; the first is `default`.
+    pub names: Vec<String>,
+    /// In the order of the policy: the first that matches wins.
+    pub matches: Vec<ClassMatch>,
+}
+
+/// One entry of `classes`.
+#[derive(Clone, Debug)]
+pub struct ClassMatch {
+    /// The class of a request that matches.
+    pub class: ClassId,
+    /// Methods, any of which matches; None matches all.
+    pub methods: Option<Vec<String>>,
+    /// The path; None matches all.
+    pub path: Option<Pattern>,
+    /// What a request takes from a bucket.
+    pub cost: u64,
+    /// No rule looks at the request.
+    pub exempt: bool,
+}
+
+/// What is limited, and how.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Its name in the policy.
+    pub name: String,
+    /// Where the tenant comes from: the first source that yields a value names it.
+    pub sources: Vec<Source>,
+    /// Key of the hash of secret and long values.
+    pub hash_key: HashKey,
+    /// What happens when no source yields a value.
+    pub missing: Missing,
+    /// Tenants that have another tier than the default one: an index into `tiers`.
+    pub tenants: HashMap<Tenant, usize>,
+    /// Index of the tier of everyone else.
+    pub default_tier: usize,
+    /// The tiers.
+    pub tiers: Vec<Tier>,
+    /// What a request gets when the limiter fails.
+    pub on_error: OnError,
+}
+
+/// Something that a tenant's value is read from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// First part of the tenant.
+    pub label: String,
+    /// What is read.
+    pub origin: Origin,
+    /// Whether the value may be stored as it is.
+    pub storage: Storage,
+}
+
+/// What a source reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A header, by its lower-case name.
+    Header(String),
+    /// The token of `Authorization: Bearer`.
+    Bearer,
+    /// The user of `Authorization: Basic`.
+    BasicUser,
+    /// A value that stands in the policy: one bucket for all.
+    Constant(String),
+}
+
+/// What happens to a request that names no tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It is refused.
+    Deny,
+    /// The rule does not look at it.
+    Skip,
+    /// It shares the bucket of this tenant.
+    As(Tenant),
+}
+
+/// The limits of one tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tier {
+    /// Its name in the policy.
+    pub name: String,
+    /// The limits that differ.
+    pub entries: Vec<Entry>,
+    /// By [`ClassId`], an index into `entries`.
+    pub by_class: Vec<usize>,
+}
+
+/// One limit of a tier: a bucket belongs to it, whichever of its classes a request is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// A class or `default`; part of the Redis key.
+    pub name: String,
+    /// What it allows.
+    pub allowance: Allowance,
+}
+
+/// What an entry allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowance {
+    /// Nothing: 403.
+    Deny,
+    /// Everything.
+    Unlimited,
+    /// A token bucket.
+    Limited(Limit),
+}
+
+/// What a request gets when the limiter fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnError {
+    /// It passes.
+    Allow,
+    /// 503 with Retry-After.
+    Deny,
+}
+
+/// What clients see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// Status of a limited request.
+    pub status: u16,
+    /// Content type of the body.
+    pub content_type: String,
+    /// Body of a limited request; `{rule}` and `{retry_after}` are replaced.
+    pub body: String,
+    /// Whether `x-ratelimit-limit`, `-remaining` and `-reset` are sent.
+    pub x_ratelimit: bool,
+    /// How `x-ratelimit-reset` is told.
+    pub reset: Reset,
+    /// Added to Retry-After at random: at most this many thousandths of the wait.
+    pub retry_after_jitter: u16,
+}
+
+/// How a reset is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reset {
+    /// As a moment: seconds since 1970.
+    Epoch,
+    /// As a wait in seconds.
+    Seconds,
+}
+
+/// Gives the value of an environment variable of the host, if it is set.
+pub type Environment<'e> = &'e dyn Fn(&str) -> Option<String>;
+
+impl Policy {
+    /// Decodes what a host hands to the module: see [`Tree::from_host`].
+    ///
+    /// # Errors
+    /// Every problem of the policy, in the order of the text as far as possible.
+    pub fn from_host(bytes: &[u8], environment: Environment) -> Result<Policy, Vec<Problem>> {
+        match Tree::from_host(bytes) {
+            Ok(tree) => Policy::from_tree(&tree, environment),
+            Err(NotJson { line, column }) => Err(vec![Problem {
+                path: Path::default(),
+                found: Found::Nothing,
+                wrong: "is no JSON",
+                wanted: format!("look at line {line}, column {column}"),
+                choices: Vec::new(),
+            }]),
+        }
+    }
+
+    /// Decodes a tree, from whatever it was read.
+    ///
+    /// # Errors
+    /// As [`Policy::from_host`].
+    pub fn from_tree(tree: &Tree, environment: Environment) -> Result<Policy, Vec<Problem>> {
+        decode::policy(tree, environment)
+    }
+}

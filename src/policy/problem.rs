@@ -1,0 +1,133 @@
+//! What is wrong with a policy: where, what was found, what was wanted; told to people or to a log.
+//!
+//! People get the text that they wrote. A log gets none of it: keys that users chose stand there by position, texts
+//! by length, for a policy names tenants and a log is read by many.
+
+use std::fmt::{self, Display, Write};
+
+/// One step from the root of a policy towards a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Segment {
+    /// A word of the policy's language.
+    Word(&'static str),
+    /// An item of a list, counted from 0.
+    Index(usize),
+    /// A key that the user chose (a tier, a class, a tenant ...) and its position among its siblings.
+    Chosen(String, usize),
+}
+
+/// The way from the root of a policy to a value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Path(Vec<Segment>);
+
+impl Path {
+    /// This path and one step more.
+    pub fn then(&self, segment: Segment) -> Path {
+        let mut segments = self.0.clone();
+        segments.push(segment);
+        Path(segments)
+    }
+
+    /// This path and one word more.
+    pub fn word(&self, word: &'static str) -> Path {
+        self.then(Segment::Word(word))
+    }
+
+    fn write(&self, f: &mut impl Write, to: Reader) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("policy");
+        }
+        for (at, segment) in self.0.iter().enumerate() {
+            let dot = if at == 0 { "" } else { "." };
+            match (segment, to) {
+                (Segment::Word(word), _) => write!(f, "{dot}{word}")?,
+                (Segment::Index(index), _) => write!(f, "[{index}]")?,
+                (Segment::Chosen(name, _), Reader::Person) => write!(f, "{dot}{name}")?,
+                (Segment::Chosen(_, position), Reader::Log) => write!(f, "{dot}#{position}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was found at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing worth saying, or nothing that may be said.
+    Nothing,
+    /// A text; a log gets its length.
+    Text(String),
+    /// A text where a limit was wanted; a log gets it where it is short and can be nothing else.
+    LimitText(String),
+    /// An unknown field; a log gets its length.
+    Field(String),
+    /// A number.
+    Number(i64),
+    /// A word of the policy's language, or a description in our own words.
+    Ours(&'static str),
+}
+
+/// One thing that is wrong with a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where.
+    pub path: Path,
+    /// What stands there.
+    pub found: Found,
+    /// What is wrong with it, in our words.
+    pub wrong: &'static str,
+    /// What to write instead, in our words; may be empty.
+    pub wanted: String,
+    /// What could stand there of what the user has named elsewhere; told to people only.
+    pub choices: Vec<String>,
+}
+
+#[derive(Clone, Copy)]
+enum Reader {
+    Person,
+    Log,
+}
+
+impl Problem {
+    /// For the one who wrote the policy.
+    pub fn for_people(&self) -> impl Display + '_ {
+        Rendered(self, Reader::Person)
+    }
+
+    /// For a log: the same without anything that a user may want to keep.
+    pub fn for_log(&self) -> impl Display + '_ {
+        Rendered(self, Reader::Log)
+    }
+}
+
+struct Rendered<'p>(&'p Problem, Reader);
+
+impl Display for Rendered<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Rendered(problem, to) = *self;
+        problem.path.write(f, to)?;
+        f.write_str(": ")?;
+        match (&problem.found, to) {
+            (Found::Nothing, _) => {}
+            (Found::Text(text) | Found::LimitText(text), Reader::Person) => write!(f, "{text:?} ")?,
+            (Found::LimitText(text), Reader::Log) if can_only_be_a_limit(text) => write!(f, "{text:?} ")?,
+            (Found::Text(text) | Found::LimitText(text), Reader::Log) => write!(f, "a text of {} bytes ", text.len())?,
+            (Found::Field(name), Reader::Person) => write!(f, "unknown field {name:?}")?,
+            (Found::Field(name), Reader::Log) => write!(f, "unknown field ({} bytes)", name.len())?,
+            (Found::Number(number), _) => write!(f, "{number} ")?,
+            (Found::Ours(words), _) => write!(f, "{words} ")?,
+        }
+        f.write_str(problem.wrong)?;
+        if !problem.wanted.is_empty() {
+            write!(f, "; {}", problem.wanted)?;
+        }
+        if let (Reader::Person, false) = (to, problem.choices.is_empty()) {
+            write!(f, "; there are: {}", problem.choices.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+fn can_only_be_a_limit(text: &str) -> bool {
+    text.len() <= 16 && text.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase() || byte == b'/')
+}

@@ -1,0 +1,252 @@
+//! Reads values out of a tree and keeps every problem, so that all of them are told at once.
+//!
+//! Each function returns what it could read, or None after noting the problem: the caller goes on with the rest.
+
+use super::limit;
+use super::problem::{Found, Path, Problem, Segment};
+use super::tree::Tree;
+use crate::clock::Ms;
+
+/// Collects problems while a policy is read.
+#[derive(Default)]
+pub(super) struct Reader {
+    pub problems: Vec<Problem>,
+}
+
+/// The fields of one object, all of them known.
+pub(super) struct Fields<'t> {
+    pub path: Path,
+    fields: Vec<(&'static str, &'t Tree)>,
+}
+
+/// The words that an object may hold: those that are built, and those of the language that are not yet.
+#[derive(Clone, Copy)]
+pub(super) struct Words {
+    pub built: &'static [&'static str],
+    pub later: &'static [&'static str],
+}
+
+impl<'t> Fields<'t> {
+    /// The value of a field and its path.
+    pub fn get(&self, word: &'static str) -> Option<(&'t Tree, Path)> {
+        let (_, tree) = self.fields.iter().find(|(name, _)| *name == word)?;
+        Some((tree, self.path.word(word)))
+    }
+}
+
+impl Reader {
+    pub fn note(&mut self, path: &Path, found: Found, wrong: &'static str, wanted: impl Into<String>) {
+        self.note_choices(path, found, wrong, wanted, Vec::new());
+    }
+
+    pub fn note_choices(
+        &mut self,
+        path: &Path,
+        found: Found,
+        wrong: &'static str,
+        wanted: impl Into<String>,
+        choices: Vec<String>,
+    ) {
+        self.problems.push(Problem { path: path.clone(), found, wrong, wanted: wanted.into(), choices });
+    }
+
+    /// Notes that a value is of another kind than the one wanted.
+    pub fn wrong_kind(&mut self, path: &Path, tree: &Tree, wanted: impl Into<String>) {
+        self.note(path, Found::Ours(tree.kind()), "is of the wrong kind", wanted);
+    }
+
+    /// An object of known words; unknown ones and ones that are not built yet are noted.
+    pub fn object<'t>(&mut self, path: &Path, tree: &'t Tree, words: Words) -> Option<Fields<'t>> {
+        let Tree::Map(pairs) = tree else {
+            self.wrong_kind(path, tree, format!("write an object with: {}", words.built.join(", ")));
+            return None;
+        };
+        let mut fields: Vec<(&'static str, &Tree)> = Vec::new();
+        for (key, value) in pairs {
+            match words.find(key) {
+                Some((word, _)) if fields.iter().any(|(name, _)| *name == word) => {
+                    self.note(&path.word(word), Found::Nothing, "stands twice", "write it once");
+                }
+                Some((word, true)) => fields.push((word, value)),
+                Some((word, false)) => self.note(&path.word(word), Found::Nothing, "is not built yet", ""),
+                None => {
+                    let wanted = match words.nearest(key) {
+                        Some(word) => format!("nearest: {word}"),
+                        None => format!("known: {}", words.built.join(", ")),
+                    };
+                    self.note(path, Found::Field(key.clone()), "", wanted);
+                }
+            }
+        }
+        Some(Fields { path: path.clone(), fields })
+    }
+
+    /// An object whose keys the user chose, none standing twice.
+    pub fn chosen<'t>(&mut self, path: &Path, tree: &'t Tree, wanted: &str) -> Option<Vec<(&'t str, Path, &'t Tree)>> {
+        let Tree::Map(pairs) = tree else {
+            self.wrong_kind(path, tree, wanted);
+            return None;
+        };
+        let mut chosen: Vec<(&str, Path, &Tree)> = Vec::new();
+        for (position, (key, value)) in pairs.iter().enumerate() {
+            let at = path.then(Segment::Chosen(key.clone(), position));
+            if chosen.iter().any(|(name, ..)| name == key) {
+                self.note(&at, Found::Nothing, "stands twice", "write it once");
+            } else {
+                chosen.push((key, at, value));
+            }
+        }
+        Some(chosen)
+    }
+
+    pub fn list<'t>(
+        &mut self,
+        path: &Path,
+        tree: &'t Tree,
+        wanted: &str,
+    ) -> Option<impl Iterator<Item = (Path, &'t Tree)> + use<'t>> {
+        let Tree::List(items) = tree else {
+            self.wrong_kind(path, tree, wanted);
+            return None;
+        };
+        let path = path.clone();
+        Some(items.iter().enumerate().map(move |(index, item)| (path.then(Segment::Index(index)), item)))
+    }
+
+    /// The field's value, or the noted problem that it is missing.
+    pub fn needed<'t>(&mut self, fields: &Fields<'t>, word: &'static str, wanted: &str) -> Option<(&'t Tree, Path)> {
+        let value = fields.get(word);
+        if value.is_none() {
+            self.note(&fields.path.word(word), Found::Nothing, "is missing", wanted);
+        }
+        value
+    }
+
+    pub fn text<'t>(&mut self, path: &Path, tree: &'t Tree, wanted: &str) -> Option<&'t str> {
+        let Tree::Text(text) = tree else {
+            self.wrong_kind(path, tree, wanted);
+            return None;
+        };
+        Some(text)
+    }
+
+    pub fn boolean(&mut self, path: &Path, tree: &Tree) -> Option<bool> {
+        let Tree::Bool(value) = tree else {
+            self.wrong_kind(path, tree, "write true or false");
+            return None;
+        };
+        Some(*value)
+    }
+
+    /// An integer of at least 1.
+    pub fn count(&mut self, path: &Path, tree: &Tree) -> Option<u64> {
+        match tree {
+            Tree::Int(value) if *value >= 1 => u64::try_from(*value).ok(),
+            Tree::Int(value) => {
+                self.note(path, Found::Number(*value), "is too small", "write an integer of at least 1");
+                None
+            }
+            _ => {
+                self.wrong_kind(path, tree, "write an integer of at least 1");
+                None
+            }
+        }
+    }
+
+    pub fn duration(&mut self, path: &Path, tree: &Tree) -> Option<Ms> {
+        const WANTED: &str = "write one integer and ms, s, m, h or d, such as 20ms";
+        let text = self.text(path, tree, WANTED)?;
+        let duration = limit::duration(text);
+        if duration.is_none() {
+            self.note(path, Found::Text(text.to_owned()), "is no duration", WANTED);
+        }
+        duration
+    }
+
+    /// A name: 1 to 32 of `a-z 0-9 _ -`. It stands in Redis keys and metric names.
+    pub fn name(&mut self, path: &Path, text: &str) -> Option<String> {
+        if is_name(text) {
+            return Some(text.to_owned());
+        }
+        self.note(path, Found::Text(text.to_owned()), "is no name", "write 1 to 32 of a-z, 0-9, _ and -");
+        None
+    }
+
+    /// A text that is a name.
+    pub fn name_at(&mut self, path: &Path, tree: &Tree) -> Option<String> {
+        let text = self.text(path, tree, "write a name of a-z, 0-9, _ and -")?;
+        self.name(path, text)
+    }
+
+    /// One of a closed set of words; `later` are words of the language that are not built yet.
+    pub fn word<T: Copy>(
+        &mut self,
+        path: &Path,
+        tree: &Tree,
+        built: &[(&'static str, T)],
+        later: &[&'static str],
+    ) -> Option<T> {
+        let known = built.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+        let text = self.text(path, tree, &format!("write one of: {known}"))?;
+        if let Some((_, value)) = built.iter().find(|(word, _)| *word == text) {
+            return Some(*value);
+        }
+        match later.iter().find(|word| **word == text) {
+            Some(word) => self.note(path, Found::Ours(word), "is not built yet", format!("built: {known}")),
+            None => self.note(
+                path,
+                Found::Text(text.to_owned()),
+                "is no word of this place",
+                format!("write one of: {known}"),
+            ),
+        }
+        None
+    }
+}
+
+impl Words {
+    /// The word, and whether it is built.
+    fn find(self, text: &str) -> Option<(&'static str, bool)> {
+        let in_list = |list: &'static [&'static str]| list.iter().copied().find(|word| *word == text);
+        in_list(self.built).map(|word| (word, true)).or_else(|| in_list(self.later).map(|word| (word, false)))
+    }
+
+    /// The word that a misspelt one was meant to be.
+    fn nearest(self, text: &str) -> Option<&'static str> {
+        nearest(text, self.built.iter().chain(self.later).copied())
+    }
+}
+
+/// Whether a text is 1 to 32 of `a-z 0-9 _ -`.
+pub(super) fn is_name(text: &str) -> bool {
+    (1..=32).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-')
+}
+
+/// The candidate within a third of the text's length in edits, the nearest first.
+fn nearest<'c>(text: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
+    let allowed = text.len().div_ceil(3);
+    candidates
+        .map(|candidate| (edits(text, candidate), candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein's distance, in bytes, by the usual row.
+fn edits(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (above, byte) in from.bytes().enumerate() {
+        let mut diagonal = above;
+        let mut left = above.saturating_add(1);
+        let mut next = vec![left];
+        for (other, up) in to.bytes().zip(row.iter().skip(1)) {
+            let change = diagonal.saturating_add(usize::from(byte != other));
+            left = change.min(left.saturating_add(1)).min(up.saturating_add(1));
+            diagonal = *up;
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}

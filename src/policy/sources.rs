@@ -1,0 +1,177 @@
+//! The sources of a rule's tenant, and whether their values may be believed.
+
+use super::problem::{Found, Path};
+use super::read::{Fields, Reader, Words};
+use super::tree::Tree;
+use super::{Origin, Source};
+use crate::tenant::Storage;
+
+const SOURCES: Words = Words {
+    built: &["header", "authorization", "constant"],
+    later: &["query", "cookie", "host", "path_segment", "property", "client_ip", "all"],
+};
+
+/// The label of tenants that no source named.
+pub(super) const NONE: &str = "none";
+
+pub(super) fn read(reader: &mut Reader, fields: &Fields, has_hash_key: bool) -> Option<Vec<Source>> {
+    const WANTED: &str = "write a list of sources, such as [{header: {name: x-user-id, trusted: true}}]";
+    let (tree, path) = reader.needed(fields, "key", WANTED)?;
+    let mut sources: Vec<Source> = Vec::new();
+    let mut complete = true;
+    for (path, tree) in reader.list(&path, tree, WANTED)? {
+        let Some(source) = source(reader, &path, tree, has_hash_key) else {
+            complete = false;
+            continue;
+        };
+        if sources.iter().any(|other| other.label == source.label) {
+            let wanted = "give each source of a rule a label of its own with `as`";
+            reader.note(&path, Found::Text(source.label.clone()), "is the label of another source", wanted);
+        }
+        sources.push(source);
+    }
+    if complete && sources.is_empty() {
+        reader.note(&path, Found::Nothing, "is empty", WANTED);
+    }
+    complete.then_some(sources)
+}
+
+fn source(reader: &mut Reader, path: &Path, tree: &Tree, has_hash_key: bool) -> Option<Source> {
+    let kinds = reader.object(path, tree, SOURCES)?;
+    let mut given = SOURCES.built.iter().filter_map(|kind| Some((*kind, kinds.get(kind)?)));
+    let Some((kind, (tree, path))) = given.next() else {
+        if matches!(tree, Tree::Map(pairs) if pairs.is_empty()) {
+            reader.note(path, Found::Nothing, "names no source", "write one of: header, authorization, constant");
+        }
+        return None;
+    };
+    if let Some((_, (_, path))) = given.next() {
+        reader.note(
+            &path,
+            Found::Nothing,
+            "is a second source in one object",
+            "write each source as an item of the list",
+        );
+        return None;
+    }
+    match kind {
+        "header" => header(reader, &path, tree, has_hash_key),
+        "authorization" => authorization(reader, &path, tree, has_hash_key),
+        _ => constant(reader, &path, tree),
+    }
+}
+
+fn header(reader: &mut Reader, path: &Path, tree: &Tree, has_hash_key: bool) -> Option<Source> {
+    const WORDS: Words = Words { built: &["name", "as", "trusted", "secret"], later: &["doubled"] };
+    const NAME: &str = "write the name of a header in lower case";
+    let options = Options::read(reader, path, tree, WORDS, "name", NAME)?;
+    let (tree, at) = options.main?;
+    let name = reader.text(&at, tree, NAME)?;
+    let is_token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        reader.note(&at, Found::Text(name.to_owned()), "is no header", NAME);
+        return None;
+    }
+    let storage = if options.secret { Storage::Secret } else { Storage::Plain };
+    let source = Source {
+        label: options.label.unwrap_or_else(|| "header".to_owned()),
+        origin: Origin::Header(name.to_owned()),
+        storage,
+    };
+    client_chosen(reader, path, options.trusted);
+    needs_hash_key(reader, path, storage, has_hash_key);
+    Some(source)
+}
+
+fn authorization(reader: &mut Reader, path: &Path, tree: &Tree, has_hash_key: bool) -> Option<Source> {
+    const WORDS: Words = Words { built: &["scheme", "as", "trusted"], later: &[] };
+    let options = Options::read(reader, path, tree, WORDS, "scheme", "write scheme: bearer or scheme: basic")?;
+    let (tree, at) = options.main?;
+    let origin = reader.word(&at, tree, &[("bearer", &Origin::Bearer), ("basic", &Origin::BasicUser)], &[])?;
+    client_chosen(reader, path, options.trusted);
+    needs_hash_key(reader, path, Storage::Secret, has_hash_key);
+    Some(Source {
+        label: options.label.unwrap_or_else(|| "authorization".to_owned()),
+        origin: origin.clone(),
+        storage: Storage::Secret,
+    })
+}
+
+fn constant(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Source> {
+    const WORDS: Words = Words { built: &["value", "as"], later: &[] };
+    const VALUE: &str = "write the value, such as constant: all";
+    let options = Options::read(reader, path, tree, WORDS, "value", VALUE)?;
+    let (tree, at) = options.main?;
+    let value = reader.text(&at, tree, VALUE)?;
+    if value.is_empty() {
+        reader.note(&at, Found::Nothing, "is empty, and an empty value names nobody", VALUE);
+        return None;
+    }
+    Some(Source {
+        label: options.label.unwrap_or_else(|| "constant".to_owned()),
+        origin: Origin::Constant(value.to_owned()),
+        storage: Storage::Plain,
+    })
+}
+
+/// What sources have in common.
+struct Options<'t> {
+    main: Option<(&'t Tree, Path)>,
+    label: Option<String>,
+    trusted: bool,
+    secret: bool,
+}
+
+impl<'t> Options<'t> {
+    /// Reads the options of a source; a bare text is short for an object with the main field alone.
+    fn read(
+        reader: &mut Reader,
+        path: &Path,
+        tree: &'t Tree,
+        words: Words,
+        main: &'static str,
+        wanted: &str,
+    ) -> Option<Options<'t>> {
+        if let Tree::Text(_) = tree {
+            return Some(Options { main: Some((tree, path.clone())), label: None, trusted: false, secret: false });
+        }
+        let fields = reader.object(path, tree, words)?;
+        let mut flag = |word| match fields.get(word) {
+            Some((tree, path)) => reader.boolean(&path, tree),
+            None => Some(false),
+        };
+        let (trusted, secret) = (flag("trusted"), flag("secret"));
+        let label = match fields.get("as") {
+            Some((tree, path)) => Some(label(reader, &path, tree)?),
+            None => None,
+        };
+        Some(Options { main: reader.needed(&fields, main, wanted), label, trusted: trusted?, secret: secret? })
+    }
+}
+
+fn label(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<String> {
+    let label = reader.name_at(path, tree)?;
+    if label == NONE {
+        let wanted = "choose another: none is the label of tenants that no source named";
+        reader.note(path, Found::Ours("none"), "is taken", wanted);
+        return None;
+    }
+    Some(label)
+}
+
+/// A value that clients make up gives a fresh bucket for each invention. While there is one rule, nothing else
+/// looks at the same requests.
+fn client_chosen(reader: &mut Reader, path: &Path, trusted: bool) {
+    if !trusted {
+        let wanted = "write trusted: true if something before weir sets or checks this value; \
+                      a client that can make it up gets a fresh bucket for each invention";
+        reader.note(path, Found::Nothing, "is not trusted, and no other rule limits the same requests", wanted);
+    }
+}
+
+fn needs_hash_key(reader: &mut Reader, path: &Path, storage: Storage, has_hash_key: bool) {
+    if storage == Storage::Secret && !has_hash_key {
+        let wanted = "write hash_secret_env at the top: the name of an environment variable with the key of the hash";
+        reader.note(path, Found::Nothing, "is secret, and there is no key to hash it with", wanted);
+    }
+}

@@ -1,0 +1,133 @@
+//! A policy as it was written: a tree that keeps the order of keys and keys that stand twice.
+//!
+//! serde_json's own value forgets both. It must not judge: what a tree means is [`super::decode`]'s to say.
+
+use std::fmt;
+
+use super::wire;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+/// One node of a JSON (or YAML) document.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Tree {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number without a fraction. Hosts hand integers on as doubles, so `1e3` is one.
+    Int(i64),
+    /// Any other number.
+    Float(f64),
+    /// A string.
+    Text(String),
+    /// A list.
+    List(Vec<Tree>),
+    /// An object: every pair, in order, a key that stands twice being there twice.
+    Map(Vec<(String, Tree)>),
+}
+
+impl Tree {
+    /// Reads what a host hands to the module: JSON, or a `google.protobuf.Struct` in wire format.
+    ///
+    /// # Errors
+    /// Where (line and column) the text stops being JSON.
+    pub fn from_host(bytes: &[u8]) -> Result<Tree, NotJson> {
+        serde_json::from_slice(bytes)
+            .or_else(|error| wire::read_struct(bytes).ok_or(NotJson { line: error.line(), column: error.column() }))
+    }
+
+    pub(super) fn number(value: f64) -> Tree {
+        if value.fract() == 0.0 && value.abs() <= EXACT { Tree::Int(value as i64) } else { Tree::Float(value) }
+    }
+
+    /// What kind of thing this is, for messages.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Tree::Null => "null",
+            Tree::Bool(_) => "a boolean",
+            Tree::Int(_) | Tree::Float(_) => "a number",
+            Tree::Text(_) => "a text",
+            Tree::List(_) => "a list",
+            Tree::Map(_) => "an object",
+        }
+    }
+}
+
+/// Where a text stops being JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotJson {
+    /// Counted from 1.
+    pub line: usize,
+    /// Counted from 1; 0 where the line ended too early.
+    pub column: usize,
+}
+
+/// The largest integer below which every integer is exact in a double.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tree, D::Error> {
+        struct TreeVisitor;
+
+        impl<'de> Visitor<'de> for TreeVisitor {
+            type Value = Tree;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a policy")
+            }
+            fn visit_unit<E>(self) -> Result<Tree, E> {
+                Ok(Tree::Null)
+            }
+            fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
+                Ok(Tree::Bool(value))
+            }
+            fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
+                Ok(Tree::Int(value))
+            }
+            fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
+                Ok(match i64::try_from(value) {
+                    Ok(value) => Tree::Int(value),
+                    Err(_) => Tree::Float(value as f64),
+                })
+            }
+            fn visit_f64<E>(self, value: f64) -> Result<Tree, E> {
+                Ok(Tree::number(value))
+            }
+            fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
+                Ok(Tree::Text(value.to_owned()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Tree, A::Error> {
+                let mut list = Vec::new();
+                while let Some(item) = access.next_element()? {
+                    list.push(item);
+                }
+                Ok(Tree::List(list))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Tree, A::Error> {
+                let mut map = Vec::new();
+                while let Some(pair) = access.next_entry()? {
+                    map.push(pair);
+                }
+                Ok(Tree::Map(map))
+            }
+        }
+
+        deserializer.deserialize_any(TreeVisitor)
+    }
+}
+
+impl Serialize for Tree {
+    /// Writes the tree as it was read, pairs in their order.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Tree::Null => serializer.serialize_unit(),
+            Tree::Bool(value) => serializer.serialize_bool(*value),
+            Tree::Int(value) => serializer.serialize_i64(*value),
+            Tree::Float(value) => serializer.serialize_f64(*value),
+            Tree::Text(text) => serializer.serialize_str(text),
+            Tree::List(items) => serializer.collect_seq(items),
+            Tree::Map(pairs) => serializer.collect_map(pairs.iter().map(|(key, value)| (key, value))),
+        }
+    }
+}

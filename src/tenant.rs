@@ -1,0 +1,112 @@
+//! Tenants: `label.value`, written the same everywhere.
+//!
+//! Bytes of a value outside `A-Z a-z 0-9 _ -` are `%` and two upper-case hex digits. A value that is secret or longer
+//! than 64 bytes is `~` and the first 128 bits of HMAC-SHA-256 (RFC 2104) in hex, which no plain value can look like,
+//! since `~` is escaped. `printf %s "$VALUE" | openssl dgst -sha256 -hmac "$SECRET"` prints the same digits.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// Longest value in bytes that stands in a key as it is.
+const MAX_PLAIN: usize = 64;
+
+/// Hex digits of a hashed value.
+pub const HASH_DIGITS: usize = 32;
+
+/// Who is limited, as `label.value`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenant(String);
+
+/// The key of the HMAC. Without one, long values are hashed with the empty key and secret values cannot be.
+#[derive(Clone, Default)]
+pub struct HashKey(Vec<u8>);
+
+/// How a source's values may be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// As they are, where they are short.
+    Plain,
+    /// Only hashed.
+    Secret,
+}
+
+impl fmt::Debug for HashKey {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("HashKey(..)")
+    }
+}
+
+impl HashKey {
+    /// A key of any length.
+    pub fn new(key: impl Into<Vec<u8>>) -> HashKey {
+        HashKey(key.into())
+    }
+
+    fn hash(&self, value: &[u8]) -> String {
+        let mut hash = String::with_capacity(HASH_DIGITS.saturating_add(1));
+        hash.push('~');
+        // HMAC takes keys of every length: this cannot fail.
+        if let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) {
+            mac.update(value);
+            for byte in mac.finalize().into_bytes().iter().take(HASH_DIGITS / 2) {
+                push_hex(&mut hash, *byte, b"0123456789abcdef");
+            }
+        }
+        hash
+    }
+}
+
+impl Tenant {
+    /// The tenant that a source with this label names by this value.
+    pub fn new(label: &str, value: &[u8], storage: Storage, key: &HashKey) -> Tenant {
+        let written = match storage {
+            Storage::Plain if value.len() <= MAX_PLAIN => escape(value),
+            Storage::Plain | Storage::Secret => key.hash(value),
+        };
+        Tenant(format!("{label}.{written}"))
+    }
+
+    /// A secret tenant, named by its hash: `~` and 32 lower-case hex digits. None where it is no hash.
+    pub fn from_hash(label: &str, hash: &str) -> Option<Tenant> {
+        let digits = hash.strip_prefix('~')?;
+        let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        (digits.len() == HASH_DIGITS && digits.bytes().all(hex)).then(|| Tenant(format!("{label}.{hash}")))
+    }
+
+    /// `label.value`, safe to stand in a key.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Percent-encodes every byte outside `A-Z a-z 0-9 _ -`.
+pub fn escape(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    escape_into(&mut text, bytes);
+    text
+}
+
+/// Appends bytes, percent-encoded outside `A-Z a-z 0-9 _ -`.
+pub fn escape_into(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-') {
+            text.push(char::from(*byte));
+        } else {
+            push_escaped(text, *byte);
+        }
+    }
+}
+
+/// Appends `%` and the byte's two upper-case hex digits.
+pub(crate) fn push_escaped(text: &mut String, byte: u8) {
+    text.push('%');
+    push_hex(text, byte, b"0123456789ABCDEF");
+}
+
+fn push_hex(text: &mut String, byte: u8, digits: &[u8; 16]) {
+    for nibble in [byte >> 4, byte & 15] {
+        text.extend(digits.get(usize::from(nibble)).map(|digit| char::from(*digit)));
+    }
+}

@@ -1,0 +1,329 @@
+//! The Envoy with weir in it, configured by `envoy/bootstrap.yaml` and `envoy/listener.yaml`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::port::ReservedPort;
+use crate::proxy::{self, Proxy, ProxyOptions};
+use crate::render::render;
+use crate::{Error, Response, Scratch, scratch};
+
+/// What Envoy is to listen to.
+#[derive(Clone, Copy)]
+pub enum Listeners<'a> {
+    /// `envoy/listener.yaml` with this policy: JSON, or any other text without control characters, handed on as it is.
+    Policy(&'a str),
+    /// A whole LDS file; `@PORT@` and `@MODULE@` stand for [`Envoy::port`] and the module's path.
+    File(&'a str),
+}
+
+pub struct EnvoyOptions<'a> {
+    /// Worker threads.
+    pub concurrency: u32,
+    /// The path of `weir.wasm`.
+    pub module: &'a Path,
+    pub listeners: Listeners<'a>,
+    pub upstream_port: u16,
+    pub webdis_port: u16,
+    /// Environment variables, such as those that a policy names. Nothing but PATH is inherited.
+    pub env: &'a [(&'a str, &'a str)],
+    /// How many seconds a replaced listener keeps its connections, and the requests on them.
+    pub drain_s: u32,
+    /// Whether the listeners have to be accepted at the start. Without it an Envoy that refuses them is a running one, too.
+    pub expect_ready: bool,
+}
+
+impl<'a> EnvoyOptions<'a> {
+    /// Two workers, an empty environment, 1 s to drain, and listeners that have to be accepted.
+    pub fn new(module: &'a Path, policy_json: &'a str, upstream_port: u16, webdis_port: u16) -> EnvoyOptions<'a> {
+        EnvoyOptions {
+            concurrency: 2,
+            module,
+            listeners: Listeners::Policy(policy_json),
+            upstream_port,
+            webdis_port,
+            env: &[],
+            drain_s: 1,
+            expect_ready: true,
+        }
+    }
+}
+
+/// Why new listeners are not in force.
+#[derive(Debug)]
+pub enum PushError {
+    /// Envoy has refused them, and the old ones go on. The text is what it logged meanwhile.
+    Refused(String),
+    /// Anything else.
+    Failed(Error),
+}
+
+impl fmt::Display for PushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PushError::Refused(log) => write!(f, "Envoy has refused the listeners:\n{log}"),
+            PushError::Failed(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for PushError {}
+
+impl From<Error> for PushError {
+    fn from(e: Error) -> Self {
+        PushError::Failed(e)
+    }
+}
+
+/// An Envoy that runs weir. It belongs to the thread that started it.
+pub struct Envoy {
+    proxy: Proxy,
+    listeners_file: PathBuf,
+    module: String,
+    concurrency: u32,
+    port: ReservedPort,
+    more_ports: Vec<ReservedPort>,
+}
+
+impl Envoy {
+    /// Starts Envoy and waits until all workers serve the listeners (or, without `expect_ready`, have been told of none).
+    ///
+    /// # Errors
+    /// It does not start, does not become ready within 15 s, or refuses the listeners; with its log.
+    pub fn start(scratch: &Scratch, options: EnvoyOptions<'_>) -> Result<Envoy, Error> {
+        let dir = scratch.part("envoy")?;
+        let port = ReservedPort::new()?;
+        // A directory of its own: Envoy wakes up for each move into it.
+        let listeners_dir = dir.join("listeners");
+        std::fs::create_dir(&listeners_dir)
+            .map_err(|e| Error::new(scratch::show(&listeners_dir), e, "a new directory"))?;
+        let listeners_file = listeners_dir.join("listener.yaml");
+        let module =
+            std::path::absolute(options.module).map_err(|e| Error::new("the module's path", e, "an absolute path"))?;
+        let module = scratch::show(&module);
+        let listeners = match options.listeners {
+            Listeners::Policy(json) => listener(port.number(), &module, json)?,
+            Listeners::File(text) => fill(text, port.number(), &module)?,
+        };
+        scratch::write(&listeners_file, &listeners)?;
+        let bootstrap = dir.join("bootstrap.yaml");
+        scratch::write(&bootstrap, &bootstrap_text(&listeners_file, options.upstream_port, options.webdis_port)?)?;
+        let proxy = Proxy::start(&ProxyOptions {
+            name: "envoy",
+            dir: &dir,
+            bootstrap: &bootstrap,
+            concurrency: options.concurrency,
+            drain_s: options.drain_s,
+            env: options.env,
+        })?;
+        let mut envoy =
+            Envoy { proxy, listeners_file, module, concurrency: options.concurrency, port, more_ports: Vec::new() };
+        let wanted = "an answer to the first listeners, and all workers at work";
+        let accepted = envoy.wait_answer(&Counts::default(), wanted)?;
+        if options.expect_ready && !accepted {
+            return Err(envoy.proxy.process.error("it has refused them", "listeners that it accepts"));
+        }
+        Ok(envoy)
+    }
+
+    /// Where clients connect.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// One more port that is this Envoy's as long as it lives, for [`Envoy::push_policies`] or a file of your own.
+    ///
+    /// # Errors
+    /// None is free.
+    pub fn reserve_port(&mut self) -> Result<u16, Error> {
+        let port = ReservedPort::new()?;
+        let number = port.number();
+        self.more_ports.push(port);
+        Ok(number)
+    }
+
+    /// Replaces the policy, as JSON, and waits until all workers have it for new connections. Old connections keep the
+    /// old one until they are drained: see [`Envoy::wait_drained`].
+    ///
+    /// # Errors
+    /// [`PushError::Refused`] when Envoy refuses it; otherwise no answer within 15 s.
+    pub fn push_policy(&mut self, policy_json: &str) -> Result<(), PushError> {
+        self.push_policies(&[(self.port(), policy_json)])
+    }
+
+    /// Replaces all listeners by one for each port and policy. They share one `vm_id`.
+    ///
+    /// # Errors
+    /// As [`Envoy::push_policy`].
+    pub fn push_policies(&mut self, policies: &[(u16, &str)]) -> Result<(), PushError> {
+        let mut file = String::new();
+        for (port, policy_json) in policies {
+            let text = listener(*port, &self.module, policy_json)?;
+            let entry = text.split_once("\nresources:\n").map(|(_, entry)| entry);
+            file.push_str(if file.is_empty() { &text } else { entry.unwrap_or_default() });
+        }
+        self.push(&file)
+    }
+
+    /// Replaces the LDS file; `@PORT@` and `@MODULE@` stand for [`Envoy::port`] and the module's path.
+    ///
+    /// # Errors
+    /// As [`Envoy::push_policy`].
+    pub fn push_listeners(&mut self, file: &str) -> Result<(), PushError> {
+        let text = fill(file, self.port(), &self.module)?;
+        self.push(&text)
+    }
+
+    fn push(&mut self, text: &str) -> Result<(), PushError> {
+        let before = Counts::of(&self.proxy.stats(MANAGER));
+        let log_before = self.log().len();
+        proxy::move_into_place(&self.listeners_file, text)?;
+        let wanted = "an answer to the new listeners, and all workers at work";
+        if self.wait_answer(&before, wanted)? {
+            return Ok(());
+        }
+        let log = self.log();
+        let said = log[log_before..].lines().filter(|line| !line.contains("][info]"));
+        Err(PushError::Refused(said.collect::<Vec<_>>().join("\n")))
+    }
+
+    /// Waits for Envoy's answer to listeners; true if it accepts them, and then all workers have them.
+    fn wait_answer(&mut self, before: &Counts, wanted: &str) -> Result<bool, Error> {
+        let (admin_port, workers) = (self.proxy.admin_port(), u64::from(self.concurrency));
+        let mut accepted = false;
+        self.proxy.process.wait_until(wanted, || {
+            let now = Counts::of(&proxy::stats(admin_port, MANAGER));
+            accepted = now.accepted > before.accepted;
+            let refused = now.refused > before.refused;
+            refused || (accepted && now.served == now.changes * workers && now.warming == 0)
+        })?;
+        Ok(accepted)
+    }
+
+    /// Waits until no replaced listener is left, and with it no connection and no request that had an old policy. Takes
+    /// as long as `drain_s` says.
+    ///
+    /// # Errors
+    /// Not so after 15 s.
+    pub fn wait_drained(&mut self) -> Result<(), Error> {
+        let admin_port = self.proxy.admin_port();
+        self.proxy.process.wait_until("no listener and no filter chain that drains", || {
+            let stats = proxy::stats(admin_port, MANAGER);
+            let zero = |name: &str| stats.get(name) == Some(&0);
+            zero("listener_manager.total_listeners_draining") && zero("listener_manager.total_filter_chains_draining")
+        })
+    }
+
+    /// All that Envoy has logged.
+    pub fn log(&self) -> String {
+        self.proxy.process.log()
+    }
+
+    /// The lines of the log at level error or critical.
+    pub fn errors(&self) -> Vec<String> {
+        let is_error = |line: &&str| line.contains("][error][") || line.contains("][critical][");
+        self.log().lines().filter(is_error).map(str::to_owned).collect()
+    }
+
+    /// The value of a counter or gauge; none if Envoy does not have it (yet) or does not answer.
+    pub fn stat(&self, name: &str) -> Option<u64> {
+        self.proxy.stat(name)
+    }
+
+    /// All counters and gauges whose names start with `prefix`.
+    pub fn stats(&self, prefix: &str) -> BTreeMap<String, u64> {
+        self.proxy.stats(prefix)
+    }
+
+    pub fn admin_port(&self) -> u16 {
+        self.proxy.admin_port()
+    }
+
+    /// What the admin interface answers to a GET, such as `/config_dump` or `/stats/prometheus`.
+    ///
+    /// # Errors
+    /// Envoy does not answer.
+    pub fn admin(&self, path: &str) -> Result<Response, Error> {
+        self.proxy.admin(path)
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.proxy.process.is_running()
+    }
+
+    /// Waits until `condition` holds, for at most `bound`, and says whether it does; looks every 5 ms.
+    pub fn wait_for(&self, bound: Duration, mut condition: impl FnMut(&Envoy) -> bool) -> bool {
+        let end = Instant::now() + bound;
+        while !condition(self) {
+            if Instant::now() >= end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+
+    /// SIGKILL: what this proxy had leased is lost.
+    pub fn kill(&mut self) {
+        self.proxy.process.kill();
+    }
+}
+
+const MANAGER: &str = "listener_manager.";
+
+/// Envoy's counts of what became of its listeners.
+#[derive(Default)]
+struct Counts {
+    accepted: u64,
+    refused: u64,
+    /// Listeners added or modified.
+    changes: u64,
+    /// The same, once for each worker that has the change.
+    served: u64,
+    warming: u64,
+}
+
+impl Counts {
+    fn of(stats: &BTreeMap<String, u64>) -> Counts {
+        let count = |name: &str| {
+            let name = format!("{MANAGER}{name}");
+            stats.get(&name).copied().unwrap_or_default()
+        };
+        Counts {
+            accepted: count("lds.update_success"),
+            // Rejected: read, but not accepted. Failed: not even read.
+            refused: count("lds.update_rejected") + count("lds.update_failure"),
+            changes: count("listener_added") + count("listener_modified"),
+            served: count("listener_create_success"),
+            warming: count("total_listeners_warming"),
+        }
+    }
+}
+
+fn bootstrap_text(listeners: &Path, upstream: u16, webdis: u16) -> Result<String, Error> {
+    render(
+        "envoy/bootstrap.yaml",
+        include_str!("../../../envoy/bootstrap.yaml"),
+        &[
+            ("ADMIN_PORT", "0"),
+            ("LISTENERS", &scratch::show(listeners)),
+            ("UPSTREAM_PORT", &upstream.to_string()),
+            ("WEBDIS_PORT", &webdis.to_string()),
+        ],
+    )
+}
+
+fn listener(port: u16, module: &str, policy: &str) -> Result<String, Error> {
+    // A YAML block: the text as it is, each line indented as far as the first.
+    let template = include_str!("../../../envoy/listener.yaml");
+    let indented = template.lines().find(|line| line.trim() == "@POLICY@");
+    let indent = indented.map_or(0, |line| line.len() - line.trim_start().len());
+    let policy = policy.trim().replace('\n', &format!("\n{}", " ".repeat(indent)));
+    render("envoy/listener.yaml", template, &[("PORT", &port.to_string()), ("MODULE", module), ("POLICY", &policy)])
+}
+
+fn fill(listeners: &str, port: u16, module: &str) -> Result<String, Error> {
+    render("the listeners", listeners, &[("PORT", &port.to_string()), ("MODULE", module)])
+}
