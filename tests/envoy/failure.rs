@@ -1,0 +1,168 @@
+//! Something fails: what clients get, that the limit holds, and that it is over when it is over.
+//!
+//! Times are upper bounds on hanging and on recovery only, with room for a machine that is busy.
+
+use std::time::{Duration, Instant};
+
+use weir_stack::{Client, Outcome, Response, burst};
+
+use crate::rig::{CONNECTIONS, Limiter, Options, Rig, answers, count, of, policy};
+
+/// How long after the end of a failure decisions may still be the failure's.
+const RECOVERY: Duration = Duration::from_secs(2);
+
+/// How much longer than its deadline a request may take: a tick, and a busy machine.
+const SLACK: Duration = Duration::from_millis(1500);
+
+fn one_envoy(limiter: Limiter<'_>) -> Options<'_> {
+    Options { envoys: 1, limiter, ..Options::default() }
+}
+
+fn assert_unavailable(answer: &Response) {
+    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{answer:?}");
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(answer.text(), r#"{"error":"limiter_unavailable","rule":"per-user","retry_after":1}"#);
+}
+
+/// Asserts that a request under each policy gets what the policy says of this failure, and that it is counted.
+fn assert_failure(limiter: Limiter<'_>, cluster: &str, reason: &str) {
+    let under = |on_error: &str| {
+        policy("9/d", "500ms", on_error).replace(r#""cluster": "webdis""#, &format!(r#""cluster": "{cluster}""#))
+    };
+    let mut rig = Rig::start(&under("deny"), one_envoy(limiter));
+    let port = rig.envoys[0].port();
+    assert_unavailable(&Client::new(port).send(&of("acme")).unwrap());
+    rig.envoys[0].push_policy(&under("allow")).unwrap();
+    let answer = Client::new(port).send(&of("acme")).unwrap();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+    assert_eq!(answer.header("x-ratelimit-limit"), None, "nothing is known of the bucket, so nothing is told");
+    assert_eq!((rig.counted(&format!("degraded.{reason}")), rig.degraded()), (2, 2), "{reason}");
+    rig.assert_no_errors_logged();
+}
+
+#[test]
+fn a_limiter_that_is_absent_is_a_status_or_a_reset() {
+    // Envoy answers its own calls with 503 where it cannot connect.
+    assert_failure(Limiter::Absent, "webdis", "status");
+}
+
+#[test]
+fn a_bad_status_is_a_failure() {
+    assert_failure(Limiter::Answering(500, r#"{"EVALSHA":[1,1,1]}"#), "webdis", "status");
+}
+
+#[test]
+fn a_reply_that_is_none_is_a_failure() {
+    assert_failure(Limiter::Answering(200, r#"{"EVALSHA":[777600000,1,"yes"]}"#), "webdis", "unreadable");
+}
+
+#[test]
+fn an_endless_reply_is_a_failure() {
+    let body = "7".repeat(20 * 1024);
+    assert_failure(Limiter::Answering(200, &body), "webdis", "oversized");
+}
+
+#[test]
+fn an_error_of_redis_in_a_200_is_a_failure() {
+    let body = r#"{"EVALSHA":[false,"OOM command not allowed when used memory > 'maxmemory'."]}"#;
+    assert_failure(Limiter::Answering(200, body), "webdis", "redis");
+}
+
+#[test]
+fn an_unknown_cluster_is_a_failure() {
+    assert_failure(Limiter::Webdis, "nowhere", "unknown_cluster");
+}
+
+#[test]
+fn a_limiter_that_is_slower_than_the_timeout_is_a_timeout() {
+    assert_failure(Limiter::Delayed(3000), "webdis", "timeout");
+}
+
+/// Sends requests until one is decided by the limiter again, and asserts that it does not take long.
+fn assert_recovers(rig: &Rig) {
+    let since = Instant::now();
+    loop {
+        let answer = Client::new(rig.envoys[0].port()).send(&of("somebody else")).unwrap();
+        if answer.status == 200 {
+            return;
+        }
+        assert_unavailable(&answer);
+        assert!(since.elapsed() < RECOVERY, "no recovery after {RECOVERY:?}");
+    }
+}
+
+/// Sends requests while the limiter is away: each gets the policy's answer, none later than its deadline.
+fn assert_all_unavailable(outcomes: Vec<Outcome>) {
+    let deadline = Duration::from_secs(2) + SLACK;
+    for outcome in &outcomes {
+        assert!(outcome.took <= deadline, "a request took {:?}", outcome.took);
+    }
+    answers(outcomes).iter().for_each(assert_unavailable);
+}
+
+#[test]
+fn a_redis_that_comes_back_empty_adds_at_most_one_burst() {
+    let mut rig = Rig::start(&policy("500/d", "2s", "deny"), Options::default());
+    assert_eq!(count(&rig.send(&vec![of("acme"); 300]), 200), 300);
+    rig.redis.kill();
+    assert_all_unavailable(burst(&rig.ports(), CONNECTIONS, &vec![of("acme"); 128]));
+    rig.redis.restart().unwrap();
+    assert_recovers(&rig);
+    rig.webdis.wait_connected().unwrap();
+    let answers = rig.send(&vec![of("acme"); 800]);
+    assert_eq!((count(&answers, 200), count(&answers, 429)), (500, 300));
+    rig.assert_no_errors_logged();
+}
+
+#[test]
+fn a_redis_that_hangs_holds_no_request_past_its_deadline() {
+    let mut rig = Rig::start(&policy("500/d", "2s", "deny"), Options::default());
+    assert_eq!(count(&rig.send(&vec![of("acme"); 100]), 200), 100);
+    rig.redis.stop();
+    assert_all_unavailable(burst(&rig.ports(), CONNECTIONS, &vec![of("acme"); CONNECTIONS]));
+    assert_eq!(rig.counted("degraded.timeout"), CONNECTIONS as u64);
+    rig.redis.cont();
+    assert_recovers(&rig);
+    // What Redis granted to those who had left is spent, and nobody else's.
+    let admitted = count(&rig.send(&vec![of("acme"); 600]), 200);
+    assert!((400 - CONNECTIONS as u64..=400).contains(&admitted), "admitted {admitted} of the 400 that were left");
+    rig.assert_no_errors_logged();
+}
+
+#[test]
+fn a_webdis_that_dies_and_comes_back_changes_no_bucket() {
+    let mut rig = Rig::start(&policy("500/d", "2s", "deny"), Options::default());
+    assert_eq!(count(&rig.send(&vec![of("acme"); 300]), 200), 300);
+    rig.webdis.kill();
+    assert_all_unavailable(burst(&rig.ports(), CONNECTIONS, &vec![of("acme"); 128]));
+    rig.webdis.restart().unwrap();
+    assert_recovers(&rig);
+    let answers = rig.send(&vec![of("acme"); 400]);
+    assert_eq!((count(&answers, 200), count(&answers, 429)), (200, 200));
+    rig.assert_no_errors_logged();
+}
+
+#[test]
+fn envoys_that_start_before_their_limiter_serve_and_find_it_later() {
+    let mut rig = Rig::start(&policy("500/d", "2s", "deny"), Options::default());
+    rig.webdis.kill();
+    assert_all_unavailable(burst(&rig.ports(), CONNECTIONS, &vec![of("acme"); 64]));
+    rig.webdis.restart().unwrap();
+    assert_recovers(&rig);
+    assert_eq!(count(&rig.send(&vec![of("acme"); 600]), 200), 500);
+    rig.assert_no_errors_logged();
+}
+
+#[test]
+fn scripts_that_are_flushed_are_sent_again_and_nobody_notices() {
+    let rig = Rig::start(&policy("500/d", "2s", "deny"), Options::default());
+    let mut operator = rig.redis.operator().unwrap();
+    let mut admitted = 0;
+    for _ in 0..4 {
+        redis::cmd("SCRIPT").arg("FLUSH").exec(&mut operator).unwrap();
+        admitted += count(&rig.send(&vec![of("acme"); 200]), 200);
+    }
+    assert_eq!((admitted, rig.degraded()), (500, 0));
+    assert_eq!(rig.counted("limiter.main.calls"), rig.redis.script_runs().unwrap());
+    rig.assert_no_errors_logged();
+}

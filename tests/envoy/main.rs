@@ -1,0 +1,20 @@
+//! The built module in real Envoys, with a real Webdis and a real Redis: what users run.
+//!
+//! Limits here are per day (500 a day is a token in 172 s), so that what a test admits does not depend on how long it
+//! takes: the bucket is what it was at the start, unless the clock of Redis says that a token has come back.
+#![cfg(not(target_arch = "wasm32"))]
+
+mod canary;
+mod failure;
+mod limit;
+mod policy;
+mod rig;
+
+/// Proxies fetch the module, and each VM keeps it.
+const MOST_BYTES: u64 = 500_000;
+
+#[test]
+fn the_module_stays_small() {
+    let size = std::fs::metadata(rig::module()).unwrap().len();
+    assert!(size < MOST_BYTES, "{size} bytes; at most {MOST_BYTES}");
+}

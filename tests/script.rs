@@ -1,0 +1,326 @@
+//! Holds `lua/token_bucket.lua` in a real, private Redis against a naive oracle: equal in every reply, every write
+//! and every expiry, and true to its promises.
+//!
+//! Histories are random, from a fixed seed; `WEIR_SEED=n` takes another. The script's text runs byte for byte, inside
+//! a function that hands it a clock and notes its calls (`script/server.rs`).
+
+#![cfg(not(target_arch = "wasm32"))]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "those are rules for the core; a test reads the environment and waits for Redis"
+)]
+
+#[path = "script/history.rs"]
+mod history;
+#[path = "script/oracle.rs"]
+mod oracle;
+#[path = "script/server.rs"]
+mod server;
+
+use std::{env, iter};
+
+use history::{Met, Random, Step, YEAR_MS};
+use oracle::{Answer, EXACT, Limit, Run};
+use redis::{Connection, Value, cmd, pipe};
+use server::{KEPT_MS, Redis, Script};
+use weir::limiter::script::TOKEN_BUCKET;
+
+/// A reply, and the calls for TIME, GET and SET that led to it.
+type Noted = (Vec<u64>, Value, Value, Vec<u8>);
+
+const TEN_AN_HOUR: Limit = Limit { requests: 10, period_ms: 3_600_000, burst: 10 };
+
+#[test]
+fn random_histories_are_equal_to_the_oracle_and_keep_the_limit() {
+    let seed = seed();
+    let redis = Redis::start();
+    let mut connection = redis.connect();
+    let script = Script::clocked(&mut connection);
+    let mut met = Met::default();
+    let mut last_steps = Vec::new();
+    for number in 0..600 {
+        let steps = history::history(&mut Random::new(seed, number), 400);
+        let key = format!("bucket:{number}");
+        replay(&mut connection, &script, &key, &steps);
+        assert_limits_kept(&key, &steps);
+        met.note(&steps);
+        last_steps.push((key, steps.last().cloned().expect("a history has a step")));
+    }
+    met.assert_wild();
+
+    let keys: usize = cmd("DBSIZE").query(&mut connection).unwrap();
+    assert_eq!(keys, last_steps.len(), "keys that nobody declared");
+    for (key, step) in last_steps {
+        let left: i64 = cmd("PTTL").arg(&key).query(&mut connection).unwrap();
+        let added = i128::from(left) - step.answer.expiry_ms as i128;
+        // The clock of Redis has gone on for some seconds since.
+        assert!((1..=KEPT_MS.into()).contains(&added), "{key}: {left} ms left after {step:?}");
+    }
+}
+
+/// All calls of one key in one pipeline, since the oracle knows the replies beforehand.
+fn replay(connection: &mut Connection, script: &Script, key: &str, steps: &[Step]) {
+    let mut calls = pipe();
+    for (number, step) in steps.iter().enumerate() {
+        if step.missing {
+            calls.cmd("DEL").arg(key).ignore();
+        }
+        let clock_us = step.clock * 1000 + number as u64 * 7 % 1000;
+        calls.add_command(script.call_at(clock_us, key, step.limit, &step.runs));
+    }
+    let replies: Vec<Value> = calls.query(connection).unwrap_or_else(|error| panic!("{key}: {error}"));
+    assert_eq!(replies.len(), steps.len());
+    for (number, (found, step)) in replies.iter().zip(steps).enumerate() {
+        let wanted = reply_and_calls(key, &step.answer);
+        let before = number.checked_sub(1).map(|before| &steps[before].answer);
+        assert!(
+            *found == wanted,
+            "{key}, step {number}\nfound  {found:?}\nwanted {wanted:?}\nbefore {before:?}\nat {step:?}",
+        );
+    }
+}
+
+/// What the clocked script returns: the reply, and then every call that the script made, word for word.
+fn reply_and_calls(key: &str, answer: &Answer) -> Value {
+    let integer = |number: u128| Value::Int(number.try_into().expect("an integer of Redis"));
+    let mut reply = vec![integer(answer.level), integer(answer.reset_ms)];
+    reply.extend(answer.granted.iter().map(|&count| integer(count.into())));
+    let [level, time] = [answer.level as f64, answer.time as f64].map(f64::to_le_bytes);
+    // Only this can pass 2^53 (285,000 years), and is then the nearest double.
+    let expiry = format!(" PX {}", (answer.expiry_ms as f64) as u128);
+    let [get, set] = ["GET", "SET"].map(|name| format!("{name} {key}"));
+    let set = [set.as_bytes(), b" ", &level, &time, expiry.as_bytes()].concat();
+    let calls = ["TIME".into(), get.into(), set].map(Value::BulkString);
+    let noted = iter::once(Value::Array(reply)).chain(calls);
+    Value::Array(noted.collect())
+}
+
+/// In every interval, from each moment to each later one: cost x period <= burst x period + requests x length.
+fn assert_limits_kept(key: &str, steps: &[Step]) {
+    // A changed limit begins a promise of its own.
+    for steps in steps.chunk_by(|before, after| before.limit == after.limit) {
+        let limit = steps[0].limit;
+        let granted: Vec<(u64, u128)> = steps.iter().map(|step| (step.answer.time, step.granted())).collect();
+        for first in 0..granted.len() {
+            let (start, mut units) = (granted[first].0, 0);
+            for &(end, more) in &granted[first..] {
+                units += more;
+                let promised = limit.capacity() + u128::from(limit.requests) * u128::from(end - start);
+                assert!(units <= promised, "{key}: {limit:?} from {start} to {end}: {units} units");
+            }
+        }
+    }
+}
+
+#[test]
+fn after_a_denial_every_moment_before_retry_after_is_denied_and_that_moment_is_granted() {
+    let redis = Redis::start();
+    let mut connection = redis.connect();
+    let script = Script::clocked(&mut connection);
+    let seed = seed();
+    let mut probes = 0;
+    for number in 0..600 {
+        let random = &mut Random::new(seed, number);
+        let key = format!("retry:{number}");
+        probes += probe_retry_after(&mut connection, &script, random, &key);
+    }
+    println!("{probes} probes");
+}
+
+/// Takes from a full bucket, asks too early for more, and then asks at the moments around retry-after: of copies of
+/// the key, and again of the key itself, since what is denied must not cost anything. Returns how often it asked.
+fn probe_retry_after(connection: &mut Connection, script: &Script, random: &mut Random, key: &str) -> usize {
+    let (limit, first, cost, too_early) = loop {
+        let limit = history::limit(random);
+        let first = random.within(1, limit.burst);
+        let cost = random.within(limit.burst - first + 1, limit.burst);
+        let too_early = limit.wait(limit.units(first) + limit.units(cost) - limit.capacity());
+        if too_early <= YEAR_MS.into() {
+            break (limit, first, cost, too_early as u64);
+        }
+    };
+    let call =
+        |key: &str, clock: u64, cost: u64| script.call_at(clock * 1000 + 999, key, limit, &[Run { cost, count: 1 }]);
+    let mut ask = |clock: u64, cost: u64| {
+        let (reply, ..): Noted = call(key, clock, cost).query(connection).unwrap();
+        (reply[0], reply[2])
+    };
+    let start = history::clock(random);
+    let (_, granted) = ask(start, first);
+    assert_eq!(granted, 1, "{key}: a full bucket of {limit:?} has {first}");
+    let now = start + random.below(too_early);
+    let (level, granted) = ask(now, cost);
+    assert_eq!(granted, 0, "{key}: {limit:?} grants {cost} at {level}");
+    let gone_back = ask(now - random.below(YEAR_MS), cost);
+    assert_eq!(gone_back, (level, 0), "{key}: {limit:?}");
+
+    let retry_after = limit.wait(limit.units(cost) - u128::from(level)) as u64;
+    let mut denied: Vec<u64> = (0..retry_after.min(32)).collect();
+    denied.extend((0..8).map(|_| random.below(retry_after)));
+    denied.extend([retry_after.saturating_sub(2), retry_after - 1]);
+    denied.sort_unstable();
+    let later = [0, 1, random.below(YEAR_MS)].map(|more| retry_after + more);
+    let of_copies = [&denied[..], &later].concat();
+    let of_the_key = [&denied[..], &[retry_after]].concat();
+    let mut calls = pipe();
+    for wait in &of_copies {
+        calls.cmd("COPY").arg(&[key, "probe", "REPLACE"]).ignore();
+        calls.add_command(call("probe", now + wait, cost));
+    }
+    for wait in &of_the_key {
+        calls.add_command(call(key, now + wait, cost));
+    }
+    let replies: Vec<Noted> = calls.query(connection).unwrap();
+    let waits = [of_copies, of_the_key].concat();
+    assert_eq!(replies.len(), waits.len());
+    for (&wait, (reply, ..)) in waits.iter().zip(replies) {
+        assert_eq!(
+            reply[2],
+            u64::from(wait >= retry_after),
+            "{key}: {cost} of {limit:?} at level {level}, retry-after {retry_after} ms, asked after {wait} ms",
+        );
+    }
+    waits.len()
+}
+
+#[test]
+fn a_clock_that_goes_back_adds_nothing_and_takes_nothing() {
+    let redis = Redis::start();
+    let mut connection = redis.connect();
+    let script = Script::clocked(&mut connection);
+    let start = 1_700_000_000_000;
+    let (second, hour) = (1000, 3_600_000);
+    // At 10 an hour a token comes every 360 s. The expiry is what the clock is behind, the time to full, and a second.
+    let rows = [
+        (start, 10, [0, hour, 10], hour + second),
+        (start - hour, 1, [0, hour, 0], hour + hour + second),
+        (start - 1, 1, [0, hour, 0], 1 + hour + second),
+        (start, 1, [0, hour, 0], hour + second),
+        (start + 359_999, 1, [3_599_990, 3_240_001, 0], 3_241_001),
+        (start + 360_000, 1, [0, hour, 1], hour + second),
+        (start + 359_999, 1, [0, hour, 0], 1 + hour + second),
+        (start + 720_000, 1, [0, hour, 1], hour + second),
+    ];
+    for (clock, count, wanted, expiry) in rows {
+        let runs = [Run { cost: 1, count }];
+        let call = script.call_at(clock * 1000, "bucket", TEN_AN_HOUR, &runs);
+        let (reply, _, _, set): Noted = call.query(&mut connection).unwrap();
+        assert_eq!(reply, wanted, "at {clock}");
+        let expiry = format!(" PX {expiry}");
+        assert!(set.ends_with(expiry.as_bytes()), "at {clock}: {set:?}");
+    }
+}
+
+#[test]
+fn the_script_as_it_is_reads_the_clock_of_redis_and_lets_the_key_expire() {
+    let redis = Redis::start();
+    let mut connection = redis.connect();
+    let script = Script::plain(&mut connection);
+    let before = redis_time_ms(&mut connection);
+    let runs = [(3, 2), (7, 1), (2, 1), (1, 9)].map(|(cost, count)| Run { cost, count });
+    let call = script.call("bucket", TEN_AN_HOUR, &runs);
+    let reply: Vec<u64> = call.query(&mut connection).unwrap();
+    let after = redis_time_ms(&mut connection);
+    let left: u64 = cmd("PTTL").arg("bucket").query(&mut connection).unwrap();
+    let value: Vec<u8> = cmd("GET").arg("bucket").query(&mut connection).unwrap();
+
+    assert_eq!(reply, [0, 3_600_000, 2, 0, 1, 2]);
+    assert!((3_540_000..=3_601_000).contains(&left), "{left} ms left");
+    let (level, time) = value.split_at(8);
+    assert_eq!(level, 0f64.to_le_bytes());
+    let time = f64::from_le_bytes(time.try_into().expect("two doubles"));
+    assert!((before..=after).contains(&(time as u64)), "{before} <= {time} <= {after}");
+}
+
+fn redis_time_ms(connection: &mut Connection) -> u64 {
+    let (seconds, micros): (u64, u64) = cmd("TIME").query(connection).unwrap();
+    seconds * 1000 + micros / 1000
+}
+
+#[test]
+fn a_value_that_the_script_did_not_write_is_an_error_and_stays_as_it_is() {
+    let doubles = |level: f64, time: f64| [level.to_le_bytes(), time.to_le_bytes()].concat();
+    let now = 1_700_000_000_000.0;
+    let values = [
+        vec![],
+        b"1".to_vec(),
+        vec![0; 15],
+        vec![0; 17],
+        vec![0; 32],
+        vec![0xff; 16],
+        b"0000000000000000".to_vec(),
+        b"0123456789abcdef".to_vec(),
+        b"{\"tokens\": 1000}".to_vec(),
+        doubles(f64::NAN, now),
+        doubles(0.0, f64::NAN),
+        doubles(f64::INFINITY, now),
+        doubles(0.0, f64::INFINITY),
+        doubles(0.0, f64::NEG_INFINITY),
+        doubles(-1.0, now),
+        doubles(0.0, -1.0),
+        doubles(0.5, now),
+        doubles(0.0, now + 0.5),
+        doubles(EXACT as f64, now),
+        doubles(0.0, EXACT as f64),
+    ];
+    let other_types: [(&str, &[&str]); 5] = [
+        ("RPUSH", &["1"]),
+        ("SADD", &["1"]),
+        ("HSET", &["level", "1"]),
+        ("ZADD", &["1", "1"]),
+        ("XADD", &["*", "level", "1"]),
+    ];
+    let set = |value: Vec<u8>| (cmd("SET").arg("bucket").arg(value).clone(), "WEIR");
+    let add = |(name, words)| (cmd(name).arg("bucket").arg::<&[&str]>(words).clone(), "WRONGTYPE");
+    let redis = Redis::start();
+    let mut connection = redis.connect();
+    let script = Script::plain(&mut connection);
+    for (write, wanted) in values.map(set).into_iter().chain(other_types.map(add)) {
+        cmd("DEL").arg("bucket").exec(&mut connection).unwrap();
+        write.exec(&mut connection).unwrap();
+        let mut look = pipe();
+        look.cmd("DUMP").arg("bucket").cmd("PTTL").arg("bucket");
+        let before: (Vec<u8>, i64) = look.query(&mut connection).unwrap();
+        let call = script.call("bucket", TEN_AN_HOUR, &[Run { cost: 1, count: 1 }]);
+        let reply = call.query::<Value>(&mut connection);
+        let code = reply.as_ref().err().and_then(|error| error.code());
+        let write = String::from_utf8_lossy(&write.get_packed_command()).into_owned();
+        assert_eq!(code, Some(wanted), "{reply:?} after {write:?}");
+        let after: (Vec<u8>, i64) = look.query(&mut connection).unwrap();
+        assert_eq!(before, after, "{write:?}");
+    }
+}
+
+#[test]
+fn a_call_that_was_cut_short_is_an_error_and_writes_nothing() {
+    let redis = Redis::start();
+    let mut connection = redis.connect();
+    let script = Script::plain(&mut connection);
+    let words = ["10", "1000", "10", "1", "1", "2"];
+    for length in [0, 1, 2, 4, 6] {
+        let mut call = cmd("EVALSHA");
+        call.arg(&script.0).arg(1).arg("bucket").arg(&words[..length]);
+        let reply = call.query::<Value>(&mut connection);
+        assert!(reply.is_err(), "{reply:?} to {length} arguments");
+    }
+    let mut no_key = cmd("EVALSHA");
+    no_key.arg(&script.0).arg(0).arg(&words[..5]);
+    let reply = no_key.query::<Value>(&mut connection);
+    assert!(reply.is_err(), "{reply:?} to a call without a key");
+    let keys: usize = cmd("DBSIZE").query(&mut connection).unwrap();
+    assert_eq!(keys, 0);
+}
+
+#[test]
+fn the_pinned_sha_is_the_one_that_redis_gives_the_script() {
+    let redis = Redis::start();
+    let named = Script::plain(&mut redis.connect()).0;
+    assert_eq!(TOKEN_BUCKET.sha, named, "the script has changed; pin its new name in src/limiter/script.rs");
+}
+
+/// Shown where a test fails.
+fn seed() -> u64 {
+    let seed = env::var("WEIR_SEED").map_or(1, |text| text.parse().expect("WEIR_SEED is a number"));
+    println!("WEIR_SEED={seed}");
+    seed
+}
