@@ -2,6 +2,7 @@
 //!
 //! Starts Redis, Webdis, a small service and two Envoys with the module, sends a burst as two tenants of two tiers, prints
 //! who got what, and stays up until Ctrl-C. Meanwhile edits of the policy take effect. With `ONCE=1` it ends by itself.
+#![allow(clippy::disallowed_methods, reason = "the bans are for the core; this is outside")]
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -74,23 +74,27 @@ impl Grants {
             return Err(Impossible);
         };
         let level = u64::try_from(*level).map_err(|_| Impossible)?;
-        let mut before = level;
-        let mut counts = Vec::with_capacity(granted.len());
-        for (count, run) in granted.iter().zip(runs) {
-            let count = u64::try_from(*count).map_err(|_| Impossible)?;
-            let units = units(limit, run.cost).checked_mul(count).ok_or(Impossible)?;
-            before = before.checked_add(units).ok_or(Impossible)?;
-            counts.push(count);
-            if count > run.count {
-                return Err(Impossible);
-            }
-        }
-        let complete = counts.len() == runs.len() && granted.len() == runs.len();
-        let fits = before <= units(limit, limit.burst()) && Ok(time_to_full(limit, level).0) == u64::try_from(*reset);
-        if !complete || !fits {
+        let granted: Vec<u64> =
+            granted.iter().map(|count| u64::try_from(*count)).collect::<Result<_, _>>().map_err(|_| Impossible)?;
+        if granted.len() != runs.len() {
             return Err(Impossible);
         }
-        Ok(Grants { level, granted: counts })
+        // From the last run back to the first: the level before each.
+        let mut before = level;
+        for (count, run) in granted.iter().zip(runs).rev() {
+            let cost = units(limit, run.cost);
+            // Whoever fits is granted.
+            let passed_over = *count < run.count && before >= cost;
+            if *count > run.count || passed_over {
+                return Err(Impossible);
+            }
+            before = cost.checked_mul(*count).and_then(|units| before.checked_add(units)).ok_or(Impossible)?;
+        }
+        let fits = before <= units(limit, limit.burst()) && Ok(time_to_full(limit, level).0) == u64::try_from(*reset);
+        if !fits {
+            return Err(Impossible);
+        }
+        Ok(Grants { level, granted })
     }
 
     /// What each request of the group gets, in order: one share for each of them.

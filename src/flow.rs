@@ -64,8 +64,8 @@ pub enum Step<S> {
     Call(Call),
     /// Resume or answer a paused request.
     Finish(S, Answer),
-    /// Count something that happened under a plan.
-    Count(Rc<Plan>, Counted),
+    /// Count a request that `on_error` has decided, for this reason.
+    Degraded(Rc<Plan>, Failure),
 }
 
 /// A call to make.
@@ -79,15 +79,6 @@ pub struct Call {
     pub http: HttpCall,
     /// When the host gives up on it.
     pub timeout: Ms,
-}
-
-/// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
-    /// A call to the limiter was made.
-    Call,
-    /// A request was decided by `on_error`, for this reason.
-    Degraded(Failure),
 }
 
 /// Applies a policy to a request, as far as that goes without tokens.
@@ -338,7 +329,6 @@ impl<S> Flow<S> {
         line.calls.push(call);
         let asked: Vec<Run> = runs(group.iter().map(|(_, cost)| *cost));
         let timeout = line.plan.policy.limiter.timeout.times(10).max(Ms(1000));
-        steps.push(Step::Count(line.plan.clone(), Counted::Call));
         steps.push(Step::Call(Call {
             id: call,
             plan: line.plan.clone(),
@@ -370,7 +360,7 @@ impl<S> Flow<S> {
         };
         self.deadlines.remove(&(waiter.deadline, ticket));
         if let Outcome::Failed(failure) = outcome {
-            steps.push(Step::Count(waiter.plan.clone(), Counted::Degraded(failure)));
+            steps.push(Step::Degraded(waiter.plan.clone(), failure));
         }
         let random = self.random();
         let answer = answer(&waiter.plan.policy, &outcome, now.unix, random);

@@ -12,8 +12,8 @@ pub struct Malformed;
 /// Brings the path of a request into normal form. `*` (RFC 9112, 3.2.4) stays as it is.
 ///
 /// # Errors
-/// [`Malformed`]: no slash at the start, a percent sign without two hex digits, a control byte, an escaped NUL, or
-/// `..` after an empty segment, of which servers disagree whether it takes the empty segment away.
+/// [`Malformed`]: no slash at the start, a percent sign without two hex digits, a control byte, an escaped NUL, or a
+/// `..` that takes an empty segment away, for servers that merge slashes first let it take the one before that.
 pub fn normalise(sent: &[u8]) -> Result<String, Malformed> {
     let end = sent.iter().position(|byte| matches!(byte, b'?' | b'#'));
     let path = sent.get(..end.unwrap_or(sent.len())).unwrap_or(sent);
@@ -22,25 +22,23 @@ pub fn normalise(sent: &[u8]) -> Result<String, Malformed> {
     }
     let decoded = decode(without_authority(path)?)?;
     let mut segments: Vec<&str> = Vec::new();
-    let mut after_empty = false;
     let mut parts = decoded.split('/').skip(1).peekable();
     // The last part stands after the last slash; where it is empty or a dot, the path ends in a slash.
     let mut open_end = false;
     while let Some(part) = parts.next() {
         let last = parts.peek().is_none();
         match part {
-            ".." if after_empty => return Err(Malformed),
-            ".." => {
-                segments.pop();
+            ".." if segments.pop() == Some("") => return Err(Malformed),
+            ".." | "." => open_end = last,
+            "" => {
+                segments.push(part);
                 open_end = last;
             }
-            "" | "." => open_end = last,
             _ => segments.push(part),
         }
-        after_empty = part.is_empty();
     }
     let mut normal = String::with_capacity(decoded.len());
-    for segment in &segments {
+    for segment in segments.iter().filter(|segment| !segment.is_empty()) {
         normal.push('/');
         normal.push_str(segment);
     }
@@ -153,14 +151,25 @@ impl Pattern {
                 _ => Part::Exactly(segment.to_owned()),
             };
             literal.push('/');
-            literal.push_str(if part == Part::Any { "x" } else { segment });
+            match name {
+                // What braces become in normal form, so that they can be put back into what is told.
+                Some(name) => literal.extend(["%7B", name, "%7D"]),
+                None => literal.push_str(segment),
+            }
             segments.push(part);
         }
-        match normalise(literal.as_bytes()) {
-            Ok(normal) if normal == literal || literal.is_empty() => Ok(Pattern { segments, below }),
-            Ok(normal) => Err(NoPattern::NotNormal(normal)),
-            Err(Malformed) => Err(NoPattern::NoPath),
+        if literal.is_empty() {
+            return Ok(Pattern { segments, below });
         }
+        let mut normal = normalise(literal.as_bytes()).map_err(|Malformed| NoPattern::NoPath)?;
+        if below && normal.ends_with('/') {
+            normal.pop();
+        }
+        if normal == literal {
+            return Ok(Pattern { segments, below });
+        }
+        let told = normal.replace("%7B", "{").replace("%7D", "}");
+        Err(NoPattern::NotNormal(told + if below { "/**" } else { "" }))
     }
 
     /// Whether a path in normal form is one of these.

@@ -3,7 +3,6 @@
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::MetricType;
 
-use crate::flow::Counted;
 use crate::limiter::Failure;
 use crate::policy::Policy;
 
@@ -27,16 +26,21 @@ impl Meters {
         }
     }
 
-    pub fn count(&self, what: Counted) {
-        let id = match what {
-            Counted::Call => self.calls,
-            Counted::Degraded(reason) => {
-                self.degraded.iter().find(|(failure, _)| *failure == reason).and_then(|(_, id)| *id)
-            }
-        };
-        if let Some(id) = id {
-            // The id comes from the host itself.
-            let _ = hostcalls::increment_metric(id, 1);
-        }
+    /// A call to the limiter has begun.
+    pub fn call(&self) {
+        increment(self.calls);
+    }
+
+    /// `on_error` has decided a request.
+    pub fn degraded(&self, reason: Failure) {
+        let id = self.degraded.iter().find(|(failure, _)| *failure == reason).and_then(|(_, id)| *id);
+        increment(id);
+    }
+}
+
+fn increment(id: Option<u32>) {
+    if let Some(id) = id {
+        // The id comes from the host itself.
+        let _ = hostcalls::increment_metric(id, 1);
     }
 }

@@ -120,8 +120,8 @@ enum State {
     Waiting(Ticket),
     /// It goes on, and its response carries these headers.
     Passed(Vec<Header>),
-    /// The filter has answered it.
-    Refused,
+    /// The filter has answered it, or it is over.
+    Over,
 }
 
 struct Filter {
@@ -163,7 +163,7 @@ impl HttpContext for Filter {
 
     /// The request is over, or its client has left.
     fn on_log(&mut self) {
-        if let State::Waiting(ticket) = self.stream.state.replace(State::Refused) {
+        if let State::Waiting(ticket) = self.stream.state.replace(State::Over) {
             vm::left(ticket);
         }
     }
@@ -185,7 +185,7 @@ impl Stream {
     }
 
     fn refuse(&self, refusal: &Refusal) {
-        self.state.replace(State::Refused);
+        self.state.replace(State::Over);
         let headers = refusal.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let _ = hostcalls::send_http_response(refusal.status.into(), headers, Some(refusal.body.as_bytes()));
     }

@@ -9,7 +9,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
 use proxy_wasm::hostcalls;
@@ -18,7 +18,7 @@ use proxy_wasm::types::Status;
 use super::meters::Meters;
 use super::{HOST, State, Stream};
 use crate::clock::{Clock, Ms, Now};
-use crate::flow::{Call, CallId, Counted, Flow, Plan, Step, Ticket};
+use crate::flow::{Call, CallId, Flow, Plan, Step, Ticket};
 use crate::limiter::{Failure, HttpEnd};
 use crate::policy::Policy;
 use crate::rule::Ask;
@@ -47,7 +47,8 @@ struct Vm {
     calls: BTreeMap<u32, (CallId, u32)>,
     /// Calls whose root has gone.
     lost: Vec<CallId>,
-    meters: BTreeMap<u64, Rc<Meters>>,
+    /// By the plan's id, as long as somebody has the plan.
+    meters: BTreeMap<u64, (Weak<Plan>, Rc<Meters>)>,
     plans: u64,
     queue: Option<Queue>,
     /// The root that the queue wakes.
@@ -74,8 +75,10 @@ pub(super) fn install(root: u32, policy: Policy) -> Rc<Plan> {
     register_queue(root, known.unwrap_or_else(new));
     with(|vm| {
         vm.plans = vm.plans.saturating_add(1);
-        vm.meters.insert(vm.plans, meters);
-        Rc::new(Plan { id: vm.plans, policy })
+        let plan = Rc::new(Plan { id: vm.plans, policy });
+        vm.meters.retain(|_, (plan, _)| plan.strong_count() > 0);
+        vm.meters.insert(plan.id, (Rc::downgrade(&plan), meters));
+        plan
     })
 }
 
@@ -163,9 +166,12 @@ fn perform(context: u32, steps: Vec<Step<Stream>>, now: Now) {
                     effective = context;
                 }
                 match dispatch(&call) {
-                    Ok(token) => with(|vm| {
-                        vm.calls.insert(token, (call.id, context));
-                    }),
+                    Ok(token) => {
+                        with(|vm| vm.calls.insert(token, (call.id, context)));
+                        if let Some(meters) = meters(&call.plan) {
+                            meters.call();
+                        }
+                    }
                     Err(failure) => steps.extend(with(|vm| vm.flow.ended(call.id, HttpEnd::NotStarted(failure), now))),
                 }
             }
@@ -176,11 +182,11 @@ fn perform(context: u32, steps: Vec<Step<Stream>>, now: Now) {
                     stream.finish(answer);
                 }
             }
-            Step::Count(plan, what) => {
-                if let Some(meters) = with(|vm| vm.meters.get(&plan.id).cloned()) {
-                    meters.count(what);
+            Step::Degraded(plan, failure) => {
+                if let Some(meters) = meters(&plan) {
+                    meters.degraded(failure);
                 }
-                warn(what, now);
+                warn(failure, now);
             }
         }
     }
@@ -205,11 +211,12 @@ fn dispatch(call: &Call) -> Result<u32, Failure> {
     })
 }
 
+fn meters(plan: &Plan) -> Option<Rc<Meters>> {
+    with(|vm| vm.meters.get(&plan.id).map(|(_, meters)| meters.clone()))
+}
+
 /// Says now and then that the limiter fails, and how; never a line a request.
-fn warn(what: Counted, now: Now) {
-    let Counted::Degraded(failure) = what else {
-        return;
-    };
+fn warn(failure: Failure, now: Now) {
     let due = with(|vm| {
         let due = vm.warned.is_none_or(|last| now.mono - last >= BETWEEN_WARNINGS);
         if due {

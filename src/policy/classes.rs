@@ -53,7 +53,7 @@ fn class(reader: &mut Reader, names: &mut Vec<String>, path: &Path, tree: &Tree)
     let fields = reader.object(&path, tree, MATCH)?;
     let methods = fields.get("methods").map(|(tree, path)| methods(reader, &path, tree));
     let pattern = fields.get("path").map(|(tree, path)| pattern(reader, &path, tree));
-    if methods.is_none() && pattern.is_none() {
+    if matches!(tree, Tree::Map(pairs) if pairs.is_empty()) {
         reader.note(&path, Found::Nothing, "matches every request", "write methods, path or both");
     }
     Some(ClassMatch {

@@ -64,21 +64,22 @@ fn version(reader: &mut Reader, fields: &Fields) {
 
 /// The value of the environment variable that a field names.
 fn variable(reader: &mut Reader, fields: &Fields, word: &'static str, environment: Environment) -> Option<String> {
-    const WANTED: &str = "write the name of an environment variable: A-Z, 0-9 and _";
+    const WANTED: &str = "write the name of a variable (A-Z, 0-9 and _); a secret itself has no place in a policy";
     let (tree, path) = fields.get(word)?;
     let name = reader.text(&path, tree, WANTED)?;
     let is_variable = !name.is_empty()
         && !name.starts_with(|letter: char| letter.is_ascii_digit())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let found = Found::Text(name.to_owned());
     if !is_variable {
-        reader.note(&path, found, "names no environment variable", WANTED);
+        // It may be the secret itself.
+        reader.note(&path, Found::Nothing, "names no environment variable", WANTED);
         return None;
     }
     let value = environment(name).filter(|value| !value.is_empty());
     if value.is_none() {
         let wanted =
             "set it for the proxy and let the host hand it to the module (Envoy: vm_config.environment_variables)";
+        let found = Found::Text(name.to_owned());
         reader.note(&path, found, "is absent or empty in the environment", wanted);
     }
     value
@@ -90,7 +91,7 @@ fn limiter(reader: &mut Reader, fields: &Fields, environment: Environment) -> Op
     let limiters = reader.chosen(&path, tree, WANTED)?;
     let ([(name, path, tree)], name_path) = (limiters.as_slice(), &path) else {
         let found = Found::Number(i64::try_from(limiters.len()).unwrap_or(i64::MAX));
-        reader.note(&path, found, "limiters", "write one; several are not built yet");
+        reader.note(&path, found, "limiters", "write exactly one (several are not built yet)");
         return None;
     };
     let name = reader.name(name_path, name);
@@ -114,7 +115,7 @@ fn limiter(reader: &mut Reader, fields: &Fields, environment: Environment) -> Op
         && !is_header_value(value)
     {
         // The value stays unsaid.
-        reader.note(&path, Found::Nothing, "the variable's value is no header value", "write visible ASCII");
+        reader.note(&path, Found::Nothing, "names a variable whose value is no header value", "use visible ASCII");
     }
     Some(Limiter {
         name: name?,
@@ -126,10 +127,11 @@ fn limiter(reader: &mut Reader, fields: &Fields, environment: Environment) -> Op
 }
 
 fn timeout(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Ms> {
-    let timeout = reader.duration(path, tree)?;
+    let timeout = reader.duration(path, tree, "write one integer and ms or s, such as 20ms")?;
     if timeout < Ms(1) || timeout > MAX_TIMEOUT {
         // Hosts cut durations to whole milliseconds, and 0 means for ever to them.
-        reader.note(path, Found::Nothing, "is no wait for a request", "write 1ms to 60s");
+        let found = if let Tree::Text(text) = tree { Found::Text(text.clone()) } else { Found::Nothing };
+        reader.note(path, found, "is no wait for a request", "write 1ms to 60s");
         return None;
     }
     Some(timeout)
@@ -165,32 +167,33 @@ impl Default for Response {
 
 fn response(reader: &mut Reader, tree: &Tree, path: &Path) -> Option<Response> {
     let fields = reader.object(path, tree, RESPONSE)?;
-    let mut response = Response::default();
-    if let Some((tree, path)) = fields.get("status") {
-        response.status = status(reader, &path, tree)?;
+    // A value that could not be read is noted, so the default in its place is never used.
+    let status = fields.get("status").and_then(|(tree, path)| status(reader, &path, tree));
+    let content_type = fields.get("content_type").and_then(|(tree, path)| header_value(reader, &path, tree));
+    let body = fields.get("body").and_then(|(tree, path)| reader.text(&path, tree, "write the body as a text"));
+    let x_ratelimit = fields.get("headers").and_then(|(tree, path)| x_ratelimit(reader, &path, tree));
+    let reset = fields.get("reset").and_then(|(tree, path)| {
+        reader.word(&path, tree, &[("epoch", Reset::Epoch), ("seconds", Reset::Seconds)], &[])
+    });
+    let jitter = fields.get("retry_after_jitter").and_then(|(tree, path)| thousandths(reader, &path, tree));
+    let default = Response::default();
+    Some(Response {
+        status: status.unwrap_or(default.status),
+        content_type: content_type.unwrap_or(default.content_type),
+        body: body.map_or(default.body, str::to_owned),
+        x_ratelimit: x_ratelimit.unwrap_or(default.x_ratelimit),
+        reset: reset.unwrap_or(default.reset),
+        retry_after_jitter: jitter.unwrap_or(default.retry_after_jitter),
+    })
+}
+
+/// Whether the family stands in the list of those to send.
+fn x_ratelimit(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<bool> {
+    let mut listed = false;
+    for (path, item) in reader.list(path, tree, "write a list: [x-ratelimit] or []")? {
+        listed |= reader.word(&path, item, &[("x-ratelimit", ())], &["ratelimit"]).is_some();
     }
-    if let Some((tree, path)) = fields.get("content_type") {
-        response.content_type = header_value(reader, &path, tree)?;
-    }
-    if let Some((tree, path)) = fields.get("body") {
-        response.body = reader.text(&path, tree, "write the body as a text")?.to_owned();
-    }
-    if let Some((tree, path)) = fields.get("headers") {
-        response.x_ratelimit = false;
-        for (path, item) in reader.list(&path, tree, "write a list: [x-ratelimit] or []")? {
-            if reader.word(&path, item, &[("x-ratelimit", ())], &["ratelimit"]).is_some() {
-                response.x_ratelimit = true;
-            }
-        }
-    }
-    if let Some((tree, path)) = fields.get("reset") {
-        let words = [("epoch", Reset::Epoch), ("seconds", Reset::Seconds)];
-        response.reset = reader.word(&path, tree, &words, &[])?;
-    }
-    if let Some((tree, path)) = fields.get("retry_after_jitter") {
-        response.retry_after_jitter = thousandths(reader, &path, tree)?;
-    }
-    Some(response)
+    Some(listed)
 }
 
 fn status(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<u16> {
@@ -219,8 +222,12 @@ fn thousandths(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<u16> {
         Tree::Text(text) if text.parse().is_ok_and(|part| (0.0..=1.0).contains(&part)) => {
             text.parse().unwrap_or_default()
         }
-        Tree::Int(_) | Tree::Float(_) => {
-            reader.note(path, Found::Ours("a number"), "outside 0 to 1", WANTED);
+        Tree::Int(other) => {
+            reader.note(path, Found::Number(*other), "is outside 0 to 1", WANTED);
+            return None;
+        }
+        Tree::Float(_) => {
+            reader.note(path, Found::Ours("a number"), "is outside 0 to 1", WANTED);
             return None;
         }
         _ => {

@@ -70,11 +70,11 @@ pub fn parse(text: &str) -> Option<Result<Limit, NoLimit>> {
     Some(Limit::new(requests, period, requests))
 }
 
-/// Reads a duration: one integer and ms, s, m, h or d. None where the text is no duration.
+/// Reads a duration: one integer and ms, s, m, h or d; saturates. None where the text is no duration.
 pub fn duration(text: &str) -> Option<Ms> {
     let unit = text.trim_start_matches(|letter: char| letter.is_ascii_digit());
     let number = digits(text.strip_suffix(unit)?)?;
-    Some(Ms(number.checked_mul(unit_of(unit)?.0)?))
+    Some(unit_of(unit)?.times(number))
 }
 
 fn unit_of(text: &str) -> Option<Ms> {
@@ -88,10 +88,8 @@ fn unit_of(text: &str) -> Option<Ms> {
     }
 }
 
+/// An integer without a sign; saturates, so that one beyond counting is told to be too large.
 fn digits(text: &str) -> Option<u64> {
-    // str::parse takes a leading plus; a policy does not.
-    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    text.parse().ok()
+    let is_integer = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_integer.then(|| text.parse().unwrap_or(u64::MAX))
 }

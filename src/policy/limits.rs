@@ -9,6 +9,8 @@ use super::{Allowance, Classes, Entry, Tier};
 
 const LIMIT: Words = Words { built: &["requests", "per", "burst"], later: &[] };
 
+const PERIOD: &str = "write one integer and s, m, h or d, such as 1m";
+
 const LIMIT_TEXT: &str = "write requests/period with s, m, h or d, such as 10/m";
 
 /// `limits`: a limit, or by tier a limit or limits by entry.
@@ -77,9 +79,8 @@ fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree, classes: &
             && class_match.cost > limit.burst()
         {
             let found = Found::Number(i64::try_from(limit.burst()).unwrap_or(i64::MAX));
-            let wanted =
-                format!("raise the burst to at least {}, the cost of a request that meets it", class_match.cost);
-            reader.note(path, found, "is a burst that a class's cost never fits in", wanted);
+            let wanted = format!("raise it to at least {}, or give that class an entry of its own", class_match.cost);
+            reader.note(path, found, "is a burst below the cost of a class that meets it", wanted);
         }
     }
     Some(Tier {
@@ -104,6 +105,7 @@ fn allowance(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Allowance>
             }
         }
         Tree::Map(_) => limit_object(reader, path, tree),
+        Tree::Int(0) => checked(reader, path, Found::Number(0), Err(NoLimit::Zero)),
         Tree::List(_) => {
             reader.note(path, Found::Ours("a list of limits"), "is not built yet", "write one limit");
             None
@@ -120,9 +122,7 @@ fn limit_object(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Allowan
     let requests = reader
         .needed(&fields, "requests", "write how many requests per period")
         .and_then(|(tree, path)| limit_number(reader, &path, tree));
-    let period = reader
-        .needed(&fields, "per", "write a period, such as 1m")
-        .and_then(|(tree, path)| reader.duration(&path, tree));
+    let period = reader.needed(&fields, "per", PERIOD).and_then(|(tree, path)| reader.duration(&path, tree, PERIOD));
     let burst = match fields.get("burst") {
         Some((tree, path)) => limit_number(reader, &path, tree),
         None => requests,
@@ -134,7 +134,7 @@ fn limit_object(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Allowan
 /// An integer of at least 1, with the hint that 0 is a word.
 fn limit_number(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<u64> {
     if matches!(tree, Tree::Int(0)) {
-        reader.note(path, Found::Number(0), "allows nothing", "write the word deny for that");
+        reader.note(path, Found::Number(0), "allows nothing", "write the word deny in place of the whole limit");
         return None;
     }
     reader.count(path, tree)
@@ -145,7 +145,7 @@ fn checked(reader: &mut Reader, path: &Path, found: Found, limit: Result<Limit, 
         Ok(limit) => return Some(Allowance::Limited(limit)),
         Err(NoLimit::Zero) => reader.note(path, found, "allows nothing", "write the word deny for that"),
         Err(NoLimit::Period) => {
-            reader.note(path, found, "has a period outside the allowed", "write whole seconds, 1s to 31d")
+            reader.note(path, found, "has a period out of range", "write per in whole seconds, from 1s to 31d")
         }
         Err(NoLimit::TooLarge) => reader.note(
             path,

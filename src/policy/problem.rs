@@ -78,7 +78,7 @@ pub struct Problem {
     pub wrong: &'static str,
     /// What to write instead, in our words; may be empty.
     pub wanted: String,
-    /// What could stand there of what the user has named elsewhere; told to people only.
+    /// What could stand there, as far as that is a user's text; told to people only, after `wanted`.
     pub choices: Vec<String>,
 }
 
@@ -111,9 +111,9 @@ impl Display for Rendered<'_> {
             (Found::Nothing, _) => {}
             (Found::Text(text) | Found::LimitText(text), Reader::Person) => write!(f, "{text:?} ")?,
             (Found::LimitText(text), Reader::Log) if can_only_be_a_limit(text) => write!(f, "{text:?} ")?,
-            (Found::Text(text) | Found::LimitText(text), Reader::Log) => write!(f, "a text of {} bytes ", text.len())?,
+            (Found::Text(text) | Found::LimitText(text), Reader::Log) => write!(f, "a text of {} ", bytes(text.len()))?,
             (Found::Field(name), Reader::Person) => write!(f, "unknown field {name:?}")?,
-            (Found::Field(name), Reader::Log) => write!(f, "unknown field ({} bytes)", name.len())?,
+            (Found::Field(name), Reader::Log) => write!(f, "unknown field ({})", bytes(name.len()))?,
             (Found::Number(number), _) => write!(f, "{number} ")?,
             (Found::Ours(words), _) => write!(f, "{words} ")?,
         }
@@ -122,12 +122,20 @@ impl Display for Rendered<'_> {
             write!(f, "; {}", problem.wanted)?;
         }
         if let (Reader::Person, false) = (to, problem.choices.is_empty()) {
-            write!(f, "; there are: {}", problem.choices.join(", "))?;
+            write!(f, ": {}", problem.choices.join(", "))?;
         }
         Ok(())
     }
 }
 
+/// What is told of a text in place of the text.
+pub(super) fn bytes(count: usize) -> String {
+    if count == 1 { "1 byte".to_owned() } else { format!("{count} bytes") }
+}
+
+/// A short text that starts as a limit does; a word may be the name of something.
 fn can_only_be_a_limit(text: &str) -> bool {
-    text.len() <= 16 && text.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase() || byte == b'/')
+    text.len() <= 16
+        && text.starts_with(|letter: char| letter.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase() || byte == b'/')
 }

@@ -52,13 +52,13 @@ impl Reader {
 
     /// Notes that a value is of another kind than the one wanted.
     pub fn wrong_kind(&mut self, path: &Path, tree: &Tree, wanted: impl Into<String>) {
-        self.note(path, Found::Ours(tree.kind()), "is of the wrong kind", wanted);
+        self.note(path, Found::Ours(tree.kind()), "cannot stand here", wanted);
     }
 
     /// An object of known words; unknown ones and ones that are not built yet are noted.
     pub fn object<'t>(&mut self, path: &Path, tree: &'t Tree, words: Words) -> Option<Fields<'t>> {
         let Tree::Map(pairs) = tree else {
-            self.wrong_kind(path, tree, format!("write an object with: {}", words.built.join(", ")));
+            self.wrong_kind(path, tree, format!("write an object with some of: {}", words.built.join(", ")));
             return None;
         };
         let mut fields: Vec<(&'static str, &Tree)> = Vec::new();
@@ -68,7 +68,7 @@ impl Reader {
                     self.note(&path.word(word), Found::Nothing, "stands twice", "write it once");
                 }
                 Some((word, true)) => fields.push((word, value)),
-                Some((word, false)) => self.note(&path.word(word), Found::Nothing, "is not built yet", ""),
+                Some((word, false)) => self.note(&path.word(word), Found::Nothing, "is not built yet", "leave it out"),
                 None => {
                     let wanted = match words.nearest(key) {
                         Some(word) => format!("nearest: {word}"),
@@ -83,13 +83,24 @@ impl Reader {
 
     /// An object whose keys the user chose, none standing twice.
     pub fn chosen<'t>(&mut self, path: &Path, tree: &'t Tree, wanted: &str) -> Option<Vec<(&'t str, Path, &'t Tree)>> {
+        self.chosen_and_told(path, tree, wanted, str::to_owned)
+    }
+
+    /// The same, where a key may be nothing to tell: `told` gives what people get of it.
+    pub fn chosen_and_told<'t>(
+        &mut self,
+        path: &Path,
+        tree: &'t Tree,
+        wanted: &str,
+        told: impl Fn(&str) -> String,
+    ) -> Option<Vec<(&'t str, Path, &'t Tree)>> {
         let Tree::Map(pairs) = tree else {
             self.wrong_kind(path, tree, wanted);
             return None;
         };
         let mut chosen: Vec<(&str, Path, &Tree)> = Vec::new();
         for (position, (key, value)) in pairs.iter().enumerate() {
-            let at = path.then(Segment::Chosen(key.clone(), position));
+            let at = path.then(Segment::Chosen(told(key), position));
             if chosen.iter().any(|(name, ..)| name == key) {
                 self.note(&at, Found::Nothing, "stands twice", "write it once");
             } else {
@@ -153,12 +164,11 @@ impl Reader {
         }
     }
 
-    pub fn duration(&mut self, path: &Path, tree: &Tree) -> Option<Ms> {
-        const WANTED: &str = "write one integer and ms, s, m, h or d, such as 20ms";
-        let text = self.text(path, tree, WANTED)?;
+    pub fn duration(&mut self, path: &Path, tree: &Tree, wanted: &str) -> Option<Ms> {
+        let text = self.text(path, tree, wanted)?;
         let duration = limit::duration(text);
         if duration.is_none() {
-            self.note(path, Found::Text(text.to_owned()), "is no duration", WANTED);
+            self.note(path, Found::Text(text.to_owned()), "is no duration", wanted);
         }
         duration
     }
@@ -187,18 +197,14 @@ impl Reader {
         later: &[&'static str],
     ) -> Option<T> {
         let known = built.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
-        let text = self.text(path, tree, &format!("write one of: {known}"))?;
+        let wanted = if built.len() == 1 { format!("write {known}") } else { format!("write one of: {known}") };
+        let text = self.text(path, tree, &wanted)?;
         if let Some((_, value)) = built.iter().find(|(word, _)| *word == text) {
             return Some(*value);
         }
         match later.iter().find(|word| **word == text) {
-            Some(word) => self.note(path, Found::Ours(word), "is not built yet", format!("built: {known}")),
-            None => self.note(
-                path,
-                Found::Text(text.to_owned()),
-                "is no word of this place",
-                format!("write one of: {known}"),
-            ),
+            Some(word) => self.note(path, Found::Ours(word), "is not built yet", wanted),
+            None => self.note(path, Found::Text(text.to_owned()), "is not known here", wanted),
         }
         None
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::classes::DEFAULT;
-use super::problem::{Found, Path};
+use super::problem::{Found, Path, bytes};
 use super::read::{Fields, Reader, Words, is_name};
 use super::sources::NONE;
 use super::tree::Tree;
@@ -18,13 +18,15 @@ const RULE: Words = Words {
 const TIER: Words = Words { built: &["tenants", "default"], later: &["sources"] };
 
 pub(super) fn read(reader: &mut Reader, fields: &Fields, classes: &Classes, hash_key: Option<HashKey>) -> Option<Rule> {
+    // A variable that is named and absent has been noted already.
+    let has_hash_key = fields.get("hash_secret_env").is_some();
     const WANTED: &str = "write a list with one rule";
     let limiters = fields.get("limiters").map(|(tree, _)| tree);
     let (tree, path) = reader.needed(fields, "rules", WANTED)?;
     let rules: Vec<_> = reader.list(&path, tree, WANTED)?.collect();
     let [(path, tree)] = rules.as_slice() else {
         let found = Found::Number(i64::try_from(rules.len()).unwrap_or(i64::MAX));
-        reader.note(&path, found, "rules", "write one; several are not built yet");
+        reader.note(&path, found, "rules", "write exactly one (several are not built yet)");
         return None;
     };
     let fields = reader.object(path, tree, RULE)?;
@@ -33,15 +35,15 @@ pub(super) fn read(reader: &mut Reader, fields: &Fields, classes: &Classes, hash
         .and_then(|(tree, path)| reader.name_at(&path, tree));
     limiter(reader, &fields, limiters);
     mode(reader, &fields);
-    let sources = sources::read(reader, &fields, hash_key.is_some());
-    let keys = Keys { sources: sources.as_deref().unwrap_or_default(), hash_key: hash_key.unwrap_or_default() };
+    let sources = sources::read(reader, &fields, has_hash_key);
+    let keys = Keys { sources: sources.as_deref(), hash_key: hash_key.unwrap_or_default() };
     let missing = match fields.get("missing") {
         Some((tree, path)) => missing(reader, &path, tree, &keys.hash_key),
         None => Some(Missing::As(keys.none("anonymous"))),
     };
     let tiers = limits::read(reader, &fields, classes);
     let (tenants, default_tier) = match fields.get("tier") {
-        Some((tree, path)) => tier(reader, &path, tree, tiers.as_deref(), &keys)?,
+        Some((tree, path)) => tier(reader, &path, tree, tiers.as_deref(), &keys).unwrap_or_default(),
         None => (HashMap::new(), without_tier(reader, &fields, tiers.as_deref())),
     };
     let on_error = reader
@@ -81,7 +83,7 @@ fn limiter(reader: &mut Reader, fields: &Fields, limiters: Option<&Tree>) {
 }
 
 fn mode(reader: &mut Reader, fields: &Fields) {
-    const WANTED: &str = "write mode: exact; the default, lease, is not built yet";
+    const WANTED: &str = "write mode: exact (the default, lease, is not built yet)";
     if let Some((tree, path)) = reader.needed(fields, "mode", WANTED) {
         reader.word(&path, tree, &[("exact", ())], &["lease", "async", "local"]);
     }
@@ -89,7 +91,8 @@ fn mode(reader: &mut Reader, fields: &Fields) {
 
 /// What the tenants of a rule can be.
 struct Keys<'s> {
-    sources: &'s [Source],
+    /// None where they could not be read: their problem is noted already.
+    sources: Option<&'s [Source]>,
     hash_key: HashKey,
 }
 
@@ -97,10 +100,29 @@ impl Keys<'_> {
     fn none(&self, name: &str) -> Tenant {
         Tenant::new(NONE, name.as_bytes(), Storage::Plain, &self.hash_key)
     }
+
+    /// What people get of a tenant in a policy: where it may hold the value of a secret source, the label alone.
+    fn told(&self, text: &str) -> String {
+        let (label, value) = text.split_once('.').unwrap_or(("", text));
+        let of_label = |source: &&Source| source.label == label;
+        let may_be_secret = match self.sources {
+            None => true,
+            Some(sources) => match sources.iter().find(of_label) {
+                Some(source) => source.storage == Storage::Secret && Tenant::from_hash(label, value).is_none(),
+                None => label != NONE && sources.iter().any(|source| source.storage == Storage::Secret),
+            },
+        };
+        if !may_be_secret {
+            return text.to_owned();
+        }
+        let dot = if label.is_empty() { "" } else { "." };
+        format!("{label}{dot}({})", bytes(value.len()))
+    }
 }
 
 fn missing(reader: &mut Reader, path: &Path, tree: &Tree, hash_key: &HashKey) -> Option<Missing> {
     const AS: Words = Words { built: &["as"], later: &[] };
+    const WANTED: &str = "write deny, skip or {as: NAME}";
     match tree {
         Tree::Map(_) => {
             let fields = reader.object(path, tree, AS)?;
@@ -109,12 +131,14 @@ fn missing(reader: &mut Reader, path: &Path, tree: &Tree, hash_key: &HashKey) ->
             let tenant = Tenant::new(NONE, name.as_bytes(), Storage::Plain, hash_key);
             Some(Missing::As(tenant))
         }
-        Tree::Text(_) => match reader.word(path, tree, &[("deny", false), ("skip", true)], &[])? {
-            true => Some(Missing::Skip),
-            false => Some(Missing::Deny),
-        },
+        Tree::Text(text) if text == "deny" => Some(Missing::Deny),
+        Tree::Text(text) if text == "skip" => Some(Missing::Skip),
+        Tree::Text(text) => {
+            reader.note(path, Found::Text(text.clone()), "is not known here", WANTED);
+            None
+        }
         _ => {
-            reader.wrong_kind(path, tree, "write deny, skip or {as: NAME}");
+            reader.wrong_kind(path, tree, WANTED);
             None
         }
     }
@@ -132,16 +156,13 @@ fn tier(
         .needed(&fields, "default", "write the tier of tenants that no entry names")
         .and_then(|(tree, path)| tier_index(reader, &path, tree, tiers));
     let mut tenants = HashMap::new();
-    let listed = fields
-        .get("tenants")
-        .and_then(|(tree, path)| reader.chosen(&path, tree, "write tenant: tier, such as user.acme: gold"));
+    let listed = fields.get("tenants").and_then(|(tree, path)| {
+        reader.chosen_and_told(&path, tree, "write tenant: tier, such as user.acme: gold", |text| keys.told(text))
+    });
     for (text, path, tree) in listed.into_iter().flatten() {
         let tier = tier_index(reader, &path, tree, tiers);
-        let (Some(tenant), Some(tier)) = (tenant(reader, &path, text, keys), tier) else {
-            continue;
-        };
-        if tenants.insert(tenant, tier).is_some() {
-            reader.note(&path, Found::Nothing, "is the same tenant as another entry", "write it once");
+        if let (Some(tenant), Some(tier)) = (tenant(reader, &path, text, keys), tier) {
+            tenants.insert(tenant, tier);
         }
     }
     Some((tenants, default))
@@ -183,8 +204,9 @@ fn tenant(reader: &mut Reader, path: &Path, text: &str, keys: &Keys) -> Option<T
     if label == NONE && is_name(value) {
         return Some(keys.none(value));
     }
-    let Some(source) = keys.sources.iter().find(|source| source.label == label) else {
-        let mut labels: Vec<String> = keys.sources.iter().map(|source| source.label.clone()).collect();
+    let sources = keys.sources?;
+    let Some(source) = sources.iter().find(|source| source.label == label) else {
+        let mut labels: Vec<String> = sources.iter().map(|source| source.label.clone()).collect();
         labels.push(NONE.to_owned());
         let wanted = "start with the label of a source of this rule";
         reader.note_choices(path, Found::Nothing, "has the label of no source", wanted, labels);
@@ -195,8 +217,8 @@ fn tenant(reader: &mut Reader, path: &Path, text: &str, keys: &Keys) -> Option<T
     }
     let tenant = Tenant::from_hash(label, value);
     if tenant.is_none() {
-        let wanted = "write label.~HASH: ~ and the first 32 hex digits of its HMAC-SHA-256";
-        reader.note(path, Found::Nothing, "is the plain value of a secret source", wanted);
+        let wanted = "write label.~HASH: ~ and the first 32 hex digits, in lower case, of its HMAC-SHA-256";
+        reader.note(path, Found::Nothing, "is no hash, and its source is secret", wanted);
     }
     tenant
 }

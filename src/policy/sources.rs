@@ -65,6 +65,9 @@ fn header(reader: &mut Reader, path: &Path, tree: &Tree, has_hash_key: bool) -> 
     const WORDS: Words = Words { built: &["name", "as", "trusted", "secret"], later: &["doubled"] };
     const NAME: &str = "write the name of a header in lower case";
     let options = Options::read(reader, path, tree, WORDS, "name", NAME)?;
+    let storage = if options.secret { Storage::Secret } else { Storage::Plain };
+    client_chosen(reader, path, options.trusted);
+    needs_hash_key(reader, path, storage, has_hash_key);
     let (tree, at) = options.main?;
     let name = reader.text(&at, tree, NAME)?;
     let is_token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -72,24 +75,20 @@ fn header(reader: &mut Reader, path: &Path, tree: &Tree, has_hash_key: bool) -> 
         reader.note(&at, Found::Text(name.to_owned()), "is no header", NAME);
         return None;
     }
-    let storage = if options.secret { Storage::Secret } else { Storage::Plain };
-    let source = Source {
+    Some(Source {
         label: options.label.unwrap_or_else(|| "header".to_owned()),
         origin: Origin::Header(name.to_owned()),
         storage,
-    };
-    client_chosen(reader, path, options.trusted);
-    needs_hash_key(reader, path, storage, has_hash_key);
-    Some(source)
+    })
 }
 
 fn authorization(reader: &mut Reader, path: &Path, tree: &Tree, has_hash_key: bool) -> Option<Source> {
     const WORDS: Words = Words { built: &["scheme", "as", "trusted"], later: &[] };
     let options = Options::read(reader, path, tree, WORDS, "scheme", "write scheme: bearer or scheme: basic")?;
-    let (tree, at) = options.main?;
-    let origin = reader.word(&at, tree, &[("bearer", &Origin::Bearer), ("basic", &Origin::BasicUser)], &[])?;
     client_chosen(reader, path, options.trusted);
     needs_hash_key(reader, path, Storage::Secret, has_hash_key);
+    let (tree, at) = options.main?;
+    let origin = reader.word(&at, tree, &[("bearer", &Origin::Bearer), ("basic", &Origin::BasicUser)], &[])?;
     Some(Source {
         label: options.label.unwrap_or_else(|| "authorization".to_owned()),
         origin: origin.clone(),
@@ -104,7 +103,7 @@ fn constant(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Source> {
     let (tree, at) = options.main?;
     let value = reader.text(&at, tree, VALUE)?;
     if value.is_empty() {
-        reader.note(&at, Found::Nothing, "is empty, and an empty value names nobody", VALUE);
+        reader.note(&at, Found::Nothing, "is empty and would name nobody", VALUE);
         return None;
     }
     Some(Source {
@@ -135,6 +134,10 @@ impl<'t> Options<'t> {
         if let Tree::Text(_) = tree {
             return Some(Options { main: Some((tree, path.clone())), label: None, trusted: false, secret: false });
         }
+        let Tree::Map(_) = tree else {
+            reader.wrong_kind(path, tree, wanted);
+            return None;
+        };
         let fields = reader.object(path, tree, words)?;
         let mut flag = |word| match fields.get(word) {
             Some((tree, path)) => reader.boolean(&path, tree),

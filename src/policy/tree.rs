@@ -46,7 +46,8 @@ impl Tree {
         match self {
             Tree::Null => "null",
             Tree::Bool(_) => "a boolean",
-            Tree::Int(_) | Tree::Float(_) => "a number",
+            Tree::Int(_) => "a number",
+            Tree::Float(_) => "a number that is no exact integer",
             Tree::Text(_) => "a text",
             Tree::List(_) => "a list",
             Tree::Map(_) => "an object",

@@ -46,9 +46,9 @@ fn many_tenants_have_a_bucket_each() {
     let tenants: Vec<String> = (0..40).map(|number| format!("tenant {number}")).collect();
     let requests: Vec<Request> = (0..1200).map(|number| of(&tenants[number % 40])).collect();
     let answers = rig.send(&requests);
-    for tenant in 0..40 {
-        let own: Vec<Response> = answers.iter().skip(tenant).step_by(40).cloned().collect();
-        assert_eq!((count(&own, 200), count(&own, 429)), (20, 10), "{}", tenants[tenant]);
+    for (number, tenant) in tenants.iter().enumerate() {
+        let own: Vec<Response> = answers.iter().skip(number).step_by(40).cloned().collect();
+        assert_eq!((count(&own, 200), count(&own, 429)), (20, 10), "{tenant}");
     }
     assert_eq!(rig.counted("limiter.main.calls"), rig.redis.script_runs().unwrap());
     rig.assert_no_errors_logged();

@@ -1,0 +1,193 @@
+//! From an outcome to status, headers and body.
+
+use wasm_bindgen_test::wasm_bindgen_test;
+use weir::answer::{Answer, Outcome, Refusal, answer};
+use weir::bucket::{Share, Standing};
+use weir::clock::Ms;
+use weir::limiter::Failure;
+use weir::policy::Policy;
+
+use crate::made::{Random, limit, policy_of, rounds};
+
+const KEY: &str = r#"[{"constant": "all"}]"#;
+
+/// 2023-11-14 22:13:20, and a millisecond more.
+const UNIX: Ms = Ms(1_700_000_000_001);
+
+fn with(response: &str) -> Policy {
+    policy_of(KEY, r#""60/m""#, "", &format!(r#", "response": {{{response}}}"#))
+}
+
+fn granted(remaining: u64, reset: u64) -> Outcome {
+    Outcome::Decided(limit(60, 60, 90), Share::Granted(Standing { remaining, reset: Ms(reset) }))
+}
+
+fn refused(retry_after: u64, reset: u64) -> Outcome {
+    let standing = Standing { remaining: 0, reset: Ms(reset) };
+    Outcome::Decided(limit(60, 60, 90), Share::Refused { standing, retry_after: Ms(retry_after) })
+}
+
+fn headers(list: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
+    list.iter().map(|(name, value)| (*name, (*value).to_owned())).collect()
+}
+
+fn refusal(policy: &Policy, outcome: &Outcome, random: u64) -> Refusal {
+    match answer(policy, outcome, UNIX, random) {
+        Answer::Refuse(refusal) => refusal,
+        Answer::Pass(headers) => panic!("passes with {headers:?}"),
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn each_outcome_has_its_answer() {
+    let policy = with("");
+    assert_eq!(answer(&policy, &Outcome::Pass, UNIX, 7), Answer::Pass(vec![]));
+    let wanted = [("x-ratelimit-limit", "90"), ("x-ratelimit-remaining", "41"), ("x-ratelimit-reset", "1700000050")];
+    assert_eq!(answer(&policy, &granted(41, 49_000), UNIX, 7), Answer::Pass(headers(&wanted)));
+    let wanted = Refusal {
+        status: 429,
+        headers: headers(&[
+            ("content-type", "application/json"),
+            ("retry-after", "1"),
+            ("x-ratelimit-limit", "90"),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "1700000061"),
+        ]),
+        body: r#"{"error":"rate_limited","rule":"per-key","retry_after":1}"#.to_owned(),
+    };
+    assert_eq!(refusal(&policy, &refused(900, 60_000), 0), wanted);
+    let wanted = Refusal {
+        status: 400,
+        headers: headers(&[("content-type", "application/json")]),
+        body: r#"{"error":"malformed_path"}"#.to_owned(),
+    };
+    assert_eq!(refusal(&policy, &Outcome::Malformed, 7), wanted);
+    // No Retry-After: it would be refused again.
+    let wanted = Refusal {
+        status: 403,
+        headers: headers(&[("content-type", "application/json")]),
+        body: r#"{"error":"forbidden","rule":"per-key"}"#.to_owned(),
+    };
+    assert_eq!(refusal(&policy, &Outcome::Forbidden, 7), wanted);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn on_error_is_applied_to_every_failure() {
+    let allow = policy_of(KEY, r#""60/m""#, r#", "on_error": "allow""#, "");
+    let deny = policy_of(KEY, r#""60/m""#, r#", "on_error": "deny""#, r#", "response": {"status": 420, "body": "x"}"#);
+    let wanted = Refusal {
+        status: 503,
+        headers: headers(&[("content-type", "application/json"), ("retry-after", "1")]),
+        body: r#"{"error":"limiter_unavailable","rule":"per-key","retry_after":1}"#.to_owned(),
+    };
+    for failure in Failure::ALL {
+        assert_eq!(answer(&allow, &Outcome::Failed(failure), UNIX, 7), Answer::Pass(vec![]), "{failure:?}");
+        assert_eq!(refusal(&deny, &Outcome::Failed(failure), 7), wanted, "{failure:?}");
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_reset_is_a_moment_or_a_wait_and_rounded_up() {
+    let epoch = with(r#""reset": "epoch""#);
+    let seconds = with(r#""reset": "seconds""#);
+    let table = [
+        // Reset in ms, by the epoch, in seconds.
+        (0, "1700000001", "0"),
+        (1, "1700000001", "1"),
+        (999, "1700000001", "1"),
+        (1000, "1700000002", "1"),
+        (1001, "1700000002", "2"),
+        (u64::MAX, "18446744073709552", "18446744073709552"),
+    ];
+    for (reset, moment, wait) in table {
+        for (policy, wanted) in [(&epoch, moment), (&seconds, wait)] {
+            let Answer::Pass(headers) = answer(policy, &granted(1, reset), UNIX, 7) else { panic!("refused") };
+            assert_eq!(headers.last(), Some(&("x-ratelimit-reset", wanted.to_owned())), "{reset}");
+            assert_eq!(refusal(policy, &refused(1, reset), 0).headers.last(), headers.last());
+        }
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn without_the_family_no_header_of_it_is_sent() {
+    let policy = with(r#""headers": []"#);
+    assert_eq!(answer(&policy, &granted(1, 1), UNIX, 7), Answer::Pass(vec![]));
+    let wanted = headers(&[("content-type", "application/json"), ("retry-after", "5")]);
+    assert_eq!(refusal(&policy, &refused(5000, 1), 0).headers, wanted);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_template_is_filled_in_one_pass() {
+    let table = [
+        ("", ""),
+        ("no", "no"),
+        ("{rule}", "per-key"),
+        ("{retry_after}", "5"),
+        ("{rule}{retry_after}{rule}", "per-key5per-key"),
+        (r#"{"a":{retry_after}}"#, r#"{"a":5}"#),
+        ("{{rule}}", "{per-key}"),
+        ("{{{rule}}}", "{{per-key}}"),
+        ("{{rule}retry_after}", "{per-keyretry_after}"),
+        ("{ru{rule}le}", "{ruper-keyle}"),
+        ("{rule", "{rule"),
+        ("rule}", "rule}"),
+        ("{", "{"),
+        ("}", "}"),
+        ("{}", "{}"),
+        ("{Rule}", "{Rule}"),
+        ("{ rule }", "{ rule }"),
+        ("{other}{retry_after}", "{other}5"),
+        ("{retry_after", "{retry_after"),
+        ("ä{rule}ö{", "äper-keyö{"),
+    ];
+    for (template, wanted) in table {
+        let body = serde_json::Value::from(template);
+        let policy = with(&format!(r#""body": {body}, "status": 420, "content_type": "text/plain""#));
+        let refusal = refusal(&policy, &refused(5000, 1), 0);
+        assert_eq!((refusal.status, refusal.body.as_str()), (420, wanted), "{template}");
+        assert_eq!(refusal.headers.first(), Some(&("content-type", "text/plain".to_owned())));
+    }
+}
+
+/// What a refused client is told to wait, in seconds; header and body agree.
+fn retry_after(policy: &Policy, wait: u64, random: u64) -> u64 {
+    let refusal = refusal(policy, &refused(wait, wait), random);
+    let told = refusal.headers.iter().find(|(name, _)| *name == "retry-after").expect("a Retry-After").1.clone();
+    assert_eq!(refusal.body, told);
+    told.parse().expect("an integer")
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn retry_after_is_rounded_up_and_at_least_1() {
+    let policy = with(r#""retry_after_jitter": 0, "body": "{retry_after}""#);
+    for (wait, seconds) in
+        [(1, 1), (999, 1), (1000, 1), (1001, 2), (60_000, 60), (60_001, 61), (u64::MAX, u64::MAX / 1000 + 1)]
+    {
+        for random in [0, 1, u64::MAX] {
+            assert_eq!(retry_after(&policy, wait, random), seconds, "{wait}");
+        }
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn jitter_is_added_upward_and_at_most_its_part_of_the_wait() {
+    for (jitter, thousandths) in
+        [("0.1", 100_u64), ("0.0005", 1), ("0.0004", 0), ("0.333", 333), ("1", 1000), ("1.0", 1000)]
+    {
+        let policy = with(&format!(r#""retry_after_jitter": {jitter}, "body": "{{retry_after}}""#));
+        let mut random = Random(10);
+        for _ in 0..rounds(2_000) {
+            let wait = 1 + random.next() % random.pick(&[10, 10_000, 1_000_000, 1 << 53]);
+            let told = retry_after(&policy, wait, random.next());
+            let most = (wait + wait * thousandths / 1000).div_ceil(1000);
+            assert!((wait.div_ceil(1000)..=most).contains(&told), "{wait} {told} {most}");
+        }
+    }
+    // Both ends are reached: 100 s and a tenth of them.
+    let policy = with(r#""body": "{retry_after}""#);
+    assert_eq!(retry_after(&policy, 100_000, 0), 100);
+    assert_eq!(retry_after(&policy, 100_000, 1), 101);
+    assert_eq!(retry_after(&policy, 100_000, 10_000), 110);
+    assert_eq!(retry_after(&policy, 100_000, 10_001), 100);
+    assert_eq!(retry_after(&policy, u64::MAX, u64::MAX), u64::MAX / 1000 + 1);
+}

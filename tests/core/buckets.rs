@@ -1,0 +1,231 @@
+//! The numbers of a token bucket, against an oracle that takes one request at a time.
+
+use wasm_bindgen_test::wasm_bindgen_test;
+use weir::bucket::{Grants, Impossible, Run, Share, Standing, runs};
+use weir::clock::Ms;
+use weir::policy::Limit;
+
+use crate::made::{Random, limit, rounds};
+
+fn run(cost: u64, count: u64) -> Run {
+    Run { cost, count }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn costs_in_a_row_are_coded_as_runs() {
+    let table: [(&[u64], &[Run]); 7] = [
+        (&[], &[]),
+        (&[1], &[run(1, 1)]),
+        (&[1, 1, 1], &[run(1, 3)]),
+        (&[1, 2, 1], &[run(1, 1), run(2, 1), run(1, 1)]),
+        (&[10, 10, 1, 1, 1, 10], &[run(10, 2), run(1, 3), run(10, 1)]),
+        (&[u64::MAX, u64::MAX], &[run(u64::MAX, 2)]),
+        (&[3, 2, 2], &[run(3, 1), run(2, 2)]),
+    ];
+    for (costs, wanted) in table {
+        assert_eq!(runs(costs.iter().copied()), wanted);
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_reply_that_cannot_be_true_is_refused() {
+    // 60/m: a token is 60,000 units, a millisecond brings 60, a full bucket is 3,600,000.
+    let minute = limit(60, 60, 60);
+    let asked = [run(1, 2), run(3, 1)];
+    let grants = |level, granted: &[u64]| Ok(Grants { level, granted: granted.to_vec() });
+    let table: [(&[i64], Result<Grants, Impossible>); 36] = [
+        (&[3_300_000, 5000, 2, 1], grants(3_300_000, &[2, 1])),
+        (&[0, 60_000, 2, 1], grants(0, &[2, 1])),
+        (&[59_999, 59_001, 0, 0], grants(59_999, &[0, 0])),
+        (&[0, 60_000, 1, 0], grants(0, &[1, 0])),
+        (&[60_000, 59_000, 2, 0], grants(60_000, &[2, 0])),
+        (&[179_999, 57_001, 2, 0], grants(179_999, &[2, 0])),
+        // Too few numbers.
+        (&[], Err(Impossible)),
+        (&[3_300_000], Err(Impossible)),
+        (&[3_300_000, 5000], Err(Impossible)),
+        (&[3_300_000, 5000, 2], Err(Impossible)),
+        // Too many.
+        (&[3_300_000, 5000, 2, 1, 0], Err(Impossible)),
+        (&[3_300_000, 5000, 2, 1, 1], Err(Impossible)),
+        // Negative ones.
+        (&[-1, 60_001, 0, 0], Err(Impossible)),
+        (&[0, -60_000, 0, 0], Err(Impossible)),
+        (&[0, 60_000, -1, 0], Err(Impossible)),
+        (&[0, 60_000, 0, -1], Err(Impossible)),
+        (&[i64::MIN, i64::MIN, i64::MIN, i64::MIN], Err(Impossible)),
+        // More granted than asked for.
+        (&[0, 60_000, 3, 0], Err(Impossible)),
+        (&[0, 60_000, 2, 2], Err(Impossible)),
+        (&[0, 60_000, i64::MAX, 1], Err(Impossible)),
+        // More tokens than a full bucket has.
+        (&[3_600_001, 0, 0, 0], Err(Impossible)),
+        (&[3_600_000, 0, 2, 1], Err(Impossible)),
+        (&[3_300_001, 4999, 2, 1], Err(Impossible)),
+        (&[3_300_001, 5000, 2, 1], Err(Impossible)),
+        (&[i64::MAX, 0, 2, 1], Err(Impossible)),
+        // A reset that does not belong to the level.
+        (&[3_300_000, 4999, 2, 1], Err(Impossible)),
+        (&[3_300_000, 5001, 2, 1], Err(Impossible)),
+        (&[3_300_000, 0, 2, 1], Err(Impossible)),
+        (&[0, 0, 2, 1], Err(Impossible)),
+        (&[0, i64::MAX, 2, 1], Err(Impossible)),
+        (&[59_999, 59_000, 0, 0], Err(Impossible)),
+        // Somebody is passed over who would have fitted.
+        (&[3_600_000, 0, 0, 0], Err(Impossible)),
+        (&[60_000, 59_000, 1, 0], Err(Impossible)),
+        (&[180_000, 57_000, 2, 0], Err(Impossible)),
+        (&[0, 60_000, 0, 1], Err(Impossible)),
+        (&[0, 60_000, 1, 1], Err(Impossible)),
+    ];
+    for (reply, wanted) in table {
+        assert_eq!(Grants::from_reply(reply, minute, &asked), wanted, "{reply:?}");
+    }
+    assert_eq!(Grants::from_reply(&[3_600_000, 0], minute, &[]), grants(3_600_000, &[]));
+    assert_eq!(Grants::from_reply(&[], minute, &[]), Err(Impossible));
+    assert_eq!(Grants::from_reply(&[0, 60_000, 1], minute, &[run(u64::MAX, 1)]), Err(Impossible));
+}
+
+/// The script's arithmetic, one request at a time.
+struct Oracle {
+    limit: Limit,
+    level: u64,
+}
+
+impl Oracle {
+    fn full(limit: Limit) -> Oracle {
+        Oracle { limit, level: limit.burst() * limit.period().0 }
+    }
+
+    fn grants(&mut self, cost: u64) -> bool {
+        let units = cost * self.limit.period().0;
+        let granted = units <= self.level;
+        if granted {
+            self.level -= units;
+        }
+        granted
+    }
+
+    fn passes(&mut self, ms: u64) {
+        let capacity = u128::from(self.limit.burst()) * u128::from(self.limit.period().0);
+        let level = u128::from(self.level) + u128::from(ms) * u128::from(self.limit.requests());
+        self.level = level.min(capacity) as u64;
+    }
+
+    /// Milliseconds until a level, counted without the formula: by halving.
+    fn until(&self, wanted: u64) -> u64 {
+        let (mut low, mut high) = (0_u64, 1_u64 << 53);
+        while low < high {
+            let middle = (low + high) / 2;
+            let level = u128::from(self.level) + u128::from(middle) * u128::from(self.limit.requests());
+            if level >= u128::from(wanted) { high = middle } else { low = middle + 1 }
+        }
+        low
+    }
+
+    fn standing(&self) -> Standing {
+        let capacity = self.limit.burst() * self.limit.period().0;
+        Standing { remaining: self.level / self.limit.period().0, reset: Ms(self.until(capacity)) }
+    }
+}
+
+fn any_limit(random: &mut Random) -> Limit {
+    let seconds = random.pick(&[1, 1, 2, 60, 3600, 86_400, 2_678_400]);
+    let most = ((1_u64 << 53) - 1) / (seconds * 1000);
+    let burst = match random.below(4) {
+        0 => most - random.below(3),
+        1 => 1 + random.below(most),
+        _ => 1 + random.below(20),
+    };
+    let requests = match random.below(4) {
+        0 => (1 << 53) - 1 - random.below(3),
+        1 => 1 + random.below((1 << 53) - 1),
+        _ => 1 + random.below(20),
+    };
+    limit(requests, seconds, burst)
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_group_is_served_as_if_its_requests_had_come_one_by_one() {
+    let mut random = Random(9);
+    let (mut granted, mut refused) = (0, 0);
+    for _ in 0..rounds(20_000) {
+        let limit = any_limit(&mut random);
+        let mut oracle = Oracle::full(limit);
+        // Anywhere between empty and full, often near one of them.
+        let capacity = oracle.level;
+        oracle.level = match random.below(4) {
+            0 => capacity - random.below(capacity.min(3) + 1),
+            1 => random.below(capacity.min(3) + 1),
+            _ => random.below(capacity + 1),
+        };
+        let costs: Vec<u64> = (0..1 + random.below(12))
+            .map(|_| match random.below(6) {
+                0 => limit.burst(),
+                1 => 1 + random.below(limit.burst()),
+                _ => 1 + random.below(limit.burst().min(3)),
+            })
+            .collect();
+        let asked = runs(costs.iter().copied());
+        // What each request should get: those granted see the bucket as it was then, those refused as it is at last.
+        let one_by_one: Vec<Option<Standing>> =
+            costs.iter().map(|cost| oracle.grants(*cost).then(|| oracle.standing())).collect();
+        let mut next = one_by_one.iter();
+        let counts: Vec<i64> = asked
+            .iter()
+            .map(|run| next.by_ref().take(run.count as usize).filter(|standing| standing.is_some()).count() as i64)
+            .collect();
+        let reset = oracle.standing().reset.0;
+        let mut reply = vec![oracle.level as i64, reset as i64];
+        reply.extend(counts);
+        let grants =
+            Grants::from_reply(&reply, limit, &asked).unwrap_or_else(|_| panic!("{limit:?} {asked:?} {reply:?}"));
+        let shares = grants.shares(limit, &asked);
+        assert_eq!(shares.len(), costs.len());
+        for ((share, cost), wanted) in shares.iter().zip(&costs).zip(&one_by_one) {
+            match share {
+                Share::Granted(standing) => {
+                    assert_eq!(Some(standing), wanted.as_ref(), "{limit:?} {asked:?} {reply:?}");
+                    granted += 1;
+                }
+                Share::Refused { standing, retry_after } => {
+                    assert_eq!(*wanted, None, "{limit:?} {asked:?} {reply:?}");
+                    assert_eq!(*standing, oracle.standing());
+                    comes_back_in_time(limit, oracle.level, *cost, *retry_after);
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(granted > rounds(20_000) && refused > rounds(20_000), "{granted} {refused}");
+}
+
+/// After a wait the cost fits, and not a millisecond sooner.
+fn comes_back_in_time(limit: Limit, level: u64, cost: u64, wait: Ms) {
+    assert!(wait >= Ms(1));
+    for (ms, fits) in [(wait.0, true), (wait.0 - 1, false)] {
+        let mut later = Oracle { limit, level };
+        later.passes(ms);
+        assert_eq!(later.grants(cost), fits, "{limit:?} at {level}, cost {cost}, after {ms} of {wait:?}");
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_refused_request_is_told_when_its_own_cost_fits() {
+    let minute = limit(60, 60, 60);
+    let asked = [run(5, 1), run(1, 2), run(3, 1)];
+    // Level 2 tokens at the start: nothing for 5, two for 1, nothing for 3.
+    let grants = Grants::from_reply(&[0, 60_000, 0, 2, 0], minute, &asked).expect("a true reply");
+    let standing = |remaining, reset| Standing { remaining, reset: Ms(reset) };
+    let wanted = [
+        Share::Refused { standing: standing(0, 60_000), retry_after: Ms(5000) },
+        Share::Granted(standing(1, 59_000)),
+        Share::Granted(standing(0, 60_000)),
+        Share::Refused { standing: standing(0, 60_000), retry_after: Ms(3000) },
+    ];
+    assert_eq!(grants.shares(minute, &asked), wanted);
+    // A part of a token is not remaining, and a part of a millisecond is a whole one.
+    let third = limit(3, 1, 2);
+    let grants = Grants::from_reply(&[999, 334, 0], third, &[run(1, 1)]).expect("a true reply");
+    assert_eq!(grants.shares(third, &[run(1, 1)]), [Share::Refused { standing: standing(0, 334), retry_after: Ms(1) }]);
+}

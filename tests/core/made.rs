@@ -1,0 +1,104 @@
+//! What tests make up: policies, requests, chance.
+
+use std::cell::RefCell;
+
+use weir::clock::Ms;
+use weir::policy::{Environment, Limit, Policy};
+use weir::request::Request;
+
+pub const ENVIRONMENT: Environment = &|name| (name == "WEIR_HASH_SECRET").then(|| "secret".to_owned());
+
+/// A policy from JSON.
+pub fn policy(json: &str) -> Policy {
+    Policy::from_host(json.as_bytes(), ENVIRONMENT).unwrap_or_else(|problems| {
+        let told: Vec<String> = problems.iter().map(|problem| problem.for_people().to_string()).collect();
+        panic!("{told:#?}\n{json}")
+    })
+}
+
+/// A policy with this key and these limits, and more fields of the rule and of the policy.
+pub fn policy_of(key: &str, limits: &str, rule: &str, top: &str) -> Policy {
+    policy(&format!(
+        r#"{{"version": 1, "hash_secret_env": "WEIR_HASH_SECRET",
+            "limiters": {{"main": {{"transport": "webdis", "cluster": "webdis"}}}},
+            "rules": [{{"name": "per-key", "mode": "exact", "key": {key}, "limits": {limits}
+                {rule} {on_error}}}] {top}}}"#,
+        on_error = if rule.contains("on_error") { "" } else { r#", "on_error": "deny""# },
+    ))
+}
+
+/// A limit of the tests.
+pub fn limit(requests: u64, seconds: u64, burst: u64) -> Limit {
+    Limit::new(requests, Ms(seconds * 1000), burst).expect("a limit")
+}
+
+/// A request that remembers what was read of it.
+pub struct Sent {
+    headers: Vec<(String, Vec<u8>)>,
+    read: RefCell<Vec<String>>,
+}
+
+impl Sent {
+    pub fn new(headers: &[(&str, &[u8])]) -> Sent {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec())).collect();
+        Sent { headers, read: RefCell::default() }
+    }
+
+    /// `GET /v1/a`, or another method and path, and a few headers.
+    pub fn to(method: &str, path: &str, headers: &[(&str, &str)]) -> Sent {
+        let mut all = vec![(":method", method.as_bytes()), (":path", path.as_bytes())];
+        all.extend(headers.iter().map(|(name, value)| (*name, value.as_bytes())));
+        Sent::new(&all)
+    }
+
+    /// The names that were asked for, in order.
+    pub fn read(&self) -> Vec<String> {
+        self.read.borrow().clone()
+    }
+}
+
+impl Request for Sent {
+    fn header(&self, name: &str) -> Option<Vec<u8>> {
+        self.read.borrow_mut().push(name.to_owned());
+        self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// True once in so many times.
+    pub fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+
+    pub fn bytes(&mut self, at_most: u64) -> Vec<u8> {
+        (0..self.below(at_most + 1)).map(|_| self.next() as u8).collect()
+    }
+
+    /// Pieces joined at random: nearer to what parsers take than bytes at random are.
+    pub fn joined(&mut self, pieces: &[&str], at_most: u64) -> String {
+        (0..self.below(at_most + 1)).map(|_| self.pick(pieces)).collect()
+    }
+}
+
+/// How many rounds of a random test: under Node fewer, for it is slower and finds nothing else.
+pub const fn rounds(native: u64) -> u64 {
+    if cfg!(target_arch = "wasm32") { native / 20 } else { native }
+}

@@ -1,0 +1,20 @@
+//! The pure core, room by room, natively and under Node.
+//!
+//! Every body runs in both places, so nothing here reads files, clocks or the environment: policies stand in the text,
+//! time is made up, and chance comes from a seed.
+
+mod made;
+
+mod answers;
+mod buckets;
+mod clocks;
+mod flows;
+mod histories;
+mod limits;
+mod panics;
+mod paths;
+mod requests;
+mod rules;
+mod tenants;
+mod webdis;
+mod wire;

@@ -1,0 +1,226 @@
+//! The transport to Redis, byte for byte.
+
+use serde_json::json;
+use wasm_bindgen_test::wasm_bindgen_test;
+use weir::bucket::{Grants, Run};
+use weir::limiter::script::{Script, TOKEN_BUCKET};
+use weir::limiter::webdis::{By, MAX_REPLY, MAX_RUNS, Reply, decode, encode};
+use weir::limiter::{Failure, HttpEnd};
+use weir::policy::Limit;
+
+use crate::made::limit;
+
+const SCRIPT: Script = Script { text: "return 1+1 -- a.b/c\n", sha: "0a1b", format: "t1" };
+
+fn asked() -> Vec<Run> {
+    vec![Run { cost: 1, count: 2 }, Run { cost: 10, count: 1 }]
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_call_is_these_bytes() {
+    let key = "rl:{user.a%2Eb}:per-key:write:60000:t1";
+    let call = encode(&SCRIPT, By::Sha, key, limit(60, 60, 90), &asked());
+    assert_eq!(call.path, "/");
+    assert_eq!(
+        call.body,
+        "EVALSHA/0a1b/1/rl%3A%7Buser%2Ea%252Eb%7D%3Aper-key%3Awrite%3A60000%3At1/60/60000/90/1/2/10/1"
+    );
+    let call = encode(&SCRIPT, By::Text, "k", limit(1, 1, 1), &[Run { cost: 1, count: 1 }]);
+    assert_eq!(call.path, "/");
+    assert_eq!(call.body, "EVAL/return%201%2B1%20--%20a%2Eb%2Fc%0A/1/k/1/1000/1/1/1");
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn every_byte_but_letters_digits_underscore_and_hyphen_is_escaped() {
+    for letter in (0..=0x2ff).filter_map(char::from_u32) {
+        let key = letter.to_string();
+        let mut wanted = String::new();
+        for byte in key.bytes() {
+            match byte {
+                b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'_' | b'-' => wanted.push(char::from(byte)),
+                _ => wanted += &format!("%{byte:02X}"),
+            }
+        }
+        let body = encode(&SCRIPT, By::Sha, &key, limit(1, 1, 1), &[]).body;
+        assert_eq!(body, format!("EVALSHA/0a1b/1/{wanted}/1/1000/1"));
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn no_call_holds_what_webdis_reads_otherwise() {
+    for by in [By::Sha, By::Text] {
+        let body = encode(&TOKEN_BUCKET, by, "rl:{user.x}:r.json:+", limit(60, 60, 60), &asked()).body;
+        let strange: Vec<char> =
+            body.chars().filter(|letter| !letter.is_ascii_alphanumeric() && !"/%_-".contains(*letter)).collect();
+        assert!(strange.is_empty(), "{strange:?}");
+        let parts: Vec<&str> = body.split('/').collect();
+        assert_eq!(parts.len(), 3 + 1 + 3 + 4);
+        let first = match by {
+            By::Sha => ["EVALSHA", TOKEN_BUCKET.sha],
+            By::Text => ["EVAL", parts[1]],
+        };
+        assert_eq!(parts[..3], [first[0], first[1], "1"]);
+        assert_eq!(unescaped(parts[1]), if by == By::Sha { TOKEN_BUCKET.sha } else { TOKEN_BUCKET.text });
+    }
+}
+
+fn unescaped(part: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = part.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'%' => {
+                let digits: String = rest.by_ref().take(2).map(char::from).collect();
+                bytes.push(u8::from_str_radix(&digits, 16).expect("two hex digits"));
+            }
+            _ => bytes.push(byte),
+        }
+    }
+    String::from_utf8(bytes).expect("UTF-8")
+}
+
+/// 60/m, of which two of cost 1 and one of cost 10 were asked for: 48 tokens are left of a full bucket.
+fn minute() -> Limit {
+    limit(60, 60, 60)
+}
+
+fn decoded(status: u16, body: &str, by: By) -> Reply {
+    decode(HttpEnd::Answer { status, body: body.as_bytes() }, by, minute(), &asked())
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn an_answer_is_a_verdict_or_a_named_failure() {
+    use Failure::{Oversized, Redis, Status, Unreadable};
+    let verdict = || Reply::Grants(Grants { level: 2_880_000, granted: vec![2, 1] });
+    let failure = Reply::Failure;
+    let table = [
+        (200, r#"{"EVALSHA":[2880000,12000,2,1]}"#, verdict()),
+        (200, " {\"EVALSHA\" : [2880000,\r\n12000, 2, 1]} \n", verdict()),
+        (200, r#"{"EVALSH\u0041":[2880000,12000,2,1]}"#, verdict()),
+        // Errors of Redis.
+        (200, r#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#, Reply::NoScript),
+        (200, r#"{"EVALSHA":[false,"NOPERM this user has no permissions"]}"#, failure(Redis)),
+        (200, r#"{"EVALSHA":[false,"READONLY You can't write against a read only replica."]}"#, failure(Redis)),
+        (200, r#"{"EVALSHA":[false,"OOM command not allowed"]}"#, failure(Redis)),
+        (200, r#"{"EVALSHA":[false,"LOADING Redis is loading"]}"#, failure(Redis)),
+        (200, r#"{"EVALSHA":[false,"WEIR the key holds no token bucket"]}"#, failure(Redis)),
+        (200, r#"{"EVALSHA":[false,"ERR about NOSCRIPT"]}"#, failure(Redis)),
+        (200, r#"{"EVALSHA":[false,""]}"#, failure(Redis)),
+        // What only looks like an error or a verdict.
+        (200, r#"{"EVALSHA":[false]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[false,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[true,"NOSCRIPT"]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[true,"OK"]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":["NOSCRIPT",false]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[false,"NOSCRIPT",0]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[false,12000,2,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,2,false]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,true,true]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,null,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":["2880000","12000","2","1"]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000.0,12000,2,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,2.5,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2.88e6,12000,2,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,[2,1]]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[[2880000,12000,2,1]]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[{"level":2880000},12000,2,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[-2880000,12000,2,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,-2,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,2]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,2,1,0]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,3,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,11999,2,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[9223372036854775807,0,2,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[9223372036854775808,0,2,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[1e999,0,2,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[99999999999999999999999999,0,2,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":null}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":false}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":1}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":"OK"}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":{}}"#, failure(Unreadable)),
+        // Another command, more than one, or none.
+        (200, r#"{"EVAL":[2880000,12000,2,1]}"#, failure(Unreadable)),
+        (200, r#"{"evalsha":[2880000,12000,2,1]}"#, failure(Unreadable)),
+        (200, r#"{"GET":[2880000,12000,2,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,2,1],"EVAL":[2880000,12000,2,1]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,2,1],"error":null}"#, failure(Unreadable)),
+        (200, r#"{}"#, failure(Unreadable)),
+        (200, r#"[2880000,12000,2,1]"#, failure(Unreadable)),
+        (200, r#"[{"EVALSHA":[2880000,12000,2,1]}]"#, failure(Unreadable)),
+        (200, "null", failure(Unreadable)),
+        (200, "", failure(Unreadable)),
+        (200, "OK", failure(Unreadable)),
+        (200, "<html>", failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,2,1]"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,2,1]}}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,2,1]} x"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,2,01]}"#, failure(Unreadable)),
+        (200, r#"{"EVALSHA":[2880000,12000,2,+1]}"#, failure(Unreadable)),
+        (200, "\u{feff}{\"EVALSHA\":[2880000,12000,2,1]}", failure(Unreadable)),
+        // Other statuses, whatever the body says.
+        (0, r#"{"EVALSHA":[2880000,12000,2,1]}"#, failure(Status)),
+        (201, r#"{"EVALSHA":[2880000,12000,2,1]}"#, failure(Status)),
+        (204, "", failure(Status)),
+        (304, r#"{"EVALSHA":[2880000,12000,2,1]}"#, failure(Status)),
+        (403, r#"{"EVALSHA":[false,"NOSCRIPT"]}"#, failure(Status)),
+        (503, "", failure(Status)),
+    ];
+    for (status, body, wanted) in table {
+        assert_eq!(decoded(status, body, By::Sha), wanted, "{status} {body}");
+    }
+    assert_eq!(decoded(500, &"x".repeat(MAX_REPLY + 1), By::Sha), failure(Status));
+    assert_eq!(decoded(200, &"x".repeat(MAX_REPLY + 1), By::Sha), failure(Oversized));
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn an_answer_belongs_to_the_command_that_was_sent() {
+    let by_text = r#"{"EVAL":[2880000,12000,2,1]}"#;
+    assert_eq!(decoded(200, by_text, By::Text), Reply::Grants(Grants { level: 2_880_000, granted: vec![2, 1] }));
+    assert_eq!(decoded(200, r#"{"EVALSHA":[2880000,12000,2,1]}"#, By::Text), Reply::Failure(Failure::Unreadable));
+    assert_eq!(decoded(200, r#"{"EVAL":[false,"NOSCRIPT x"]}"#, By::Text), Reply::NoScript);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_call_without_an_answer_is_a_failure() {
+    let table = [
+        (HttpEnd::NoAnswer, Failure::Reset),
+        (HttpEnd::Oversized, Failure::Oversized),
+        (HttpEnd::NotStarted(Failure::UnknownCluster), Failure::UnknownCluster),
+        (HttpEnd::NotStarted(Failure::Unreachable), Failure::Unreachable),
+        (HttpEnd::Answer { status: 200, body: b"{\"EVALSHA\":[2880000,12000,2,1],\"\xff\":1}" }, Failure::Unreadable),
+        (HttpEnd::Answer { status: 200, body: b"\xff\xfe" }, Failure::Unreadable),
+        (HttpEnd::Answer { status: 200, body: b"\0" }, Failure::Unreadable),
+    ];
+    for (end, failure) in table {
+        assert_eq!(decode(end, By::Sha, minute(), &asked()), Reply::Failure(failure), "{end:?}");
+    }
+    let nested = "[".repeat(MAX_REPLY);
+    assert_eq!(decoded(200, &nested, By::Sha), Reply::Failure(Failure::Unreadable));
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn the_longest_true_reply_may_be_read() {
+    let month = Limit::new(1, weir::clock::Ms(31 * 86_400_000), 3_362_902).expect("a limit");
+    let asked: Vec<Run> = (0..MAX_RUNS as u64).map(|at| Run { cost: 1 + at % 2, count: 10_000 }).collect();
+    let granted: Vec<u64> = asked.iter().map(|run| run.count).collect();
+    let taken: u64 = asked.iter().map(|run| run.cost * run.count).sum();
+    let level = (3_362_902 - taken) * 31 * 86_400_000;
+    let mut reply = vec![level, taken * 31 * 86_400_000];
+    reply.extend(&granted);
+    let body = json!({ "EVALSHA": reply }).to_string();
+    assert!(body.len() < MAX_REPLY);
+    let end = HttpEnd::Answer { status: 200, body: body.as_bytes() };
+    assert_eq!(decode(end, By::Sha, month, &asked), Reply::Grants(Grants { level, granted }));
+    // Level and reset of at most 16 digits and a count of at most 16 for each run.
+    let longest = format!("{{\"EVALSHA\":[{}]}}", vec!["9007199254740991"; MAX_RUNS + 2].join(","));
+    assert!(longest.len() <= MAX_REPLY, "{}", longest.len());
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn failures_have_names_of_their_own() {
+    let names: std::collections::BTreeSet<&str> = Failure::ALL.iter().map(|failure| failure.name()).collect();
+    assert_eq!(names.len(), Failure::ALL.len());
+    assert!(names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')), "{names:?}");
+}

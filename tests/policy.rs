@@ -1,0 +1,343 @@
+//! Policies as people write them: what is wrong with the bad ones, word for word, and what the good ones mean.
+//!
+//! Beside `tests/policies/bad/NAME.yaml` (or `.json`) stands `NAME.txt`: the problems for people, one a line, then
+//! `--- log` and the same for a log. `BLESS=1 cargo test --test policy` writes those files anew; read the difference.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use weir::clock::Ms;
+use weir::path::Pattern;
+use weir::policy::{
+    Allowance, ClassId, Credential, Environment, Limit, Missing, OnError, Origin, Policy, Problem, Reset, Tree,
+};
+use weir::tenant::{HashKey, Storage, Tenant};
+
+const POLICIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/policies");
+
+const ENVIRONMENT: Environment = &|name| match name {
+    "WEIR_HASH_SECRET" => Some("secret".to_owned()),
+    "WEIR_HASH_SECRET_NEWLINE" => Some("Basic c2VjcmV0\n".to_owned()),
+    "WEIR_EMPTY" => Some(String::new()),
+    _ => None,
+};
+
+/// The files of a folder with one of these extensions, in order.
+fn files(folder: &str, extensions: &[&str]) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(format!("{POLICIES}/{folder}"))
+        .expect("the folder is there")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extensions.iter().any(|wanted| extension == *wanted)))
+        .collect();
+    files.sort();
+    files
+}
+
+fn decode(path: &Path) -> Result<Policy, Vec<Problem>> {
+    let text = fs::read_to_string(path).expect("a readable policy");
+    match path.extension().is_some_and(|extension| extension == "yaml") {
+        true => Policy::from_tree(&tree(&text), ENVIRONMENT),
+        false => Policy::from_host(text.as_bytes(), ENVIRONMENT),
+    }
+}
+
+fn tree(yaml: &str) -> Tree {
+    serde_saphyr::from_str(yaml).unwrap_or_else(|error| panic!("no YAML: {error}\n{yaml}"))
+}
+
+fn good(name: &str) -> Policy {
+    decode(Path::new(&format!("{POLICIES}/good/{name}.yaml"))).unwrap_or_else(|problems| {
+        let told: Vec<String> = problems.iter().map(|problem| problem.for_people().to_string()).collect();
+        panic!("{name}: {told:#?}")
+    })
+}
+
+#[test]
+fn every_bad_policy_is_refused_with_exactly_these_messages() {
+    #[expect(clippy::disallowed_methods, reason = "a test is no core")]
+    let bless = std::env::var_os("BLESS").is_some();
+    let mut wrong = Vec::new();
+    let policies = files("bad", &["yaml", "json"]);
+    assert!(policies.len() >= 60, "{}", policies.len());
+    for path in policies {
+        let Err(problems) = decode(&path) else {
+            wrong.push(format!("{}: is accepted", path.display()));
+            continue;
+        };
+        assert!(!problems.is_empty(), "{}: is refused without a word", path.display());
+        let mut told = String::new();
+        for problem in &problems {
+            told += &format!("{}\n", problem.for_people());
+        }
+        told += "--- log\n";
+        for problem in &problems {
+            told += &format!("{}\n", problem.for_log());
+        }
+        let text = path.with_extension("txt");
+        if bless {
+            fs::write(&text, &told).expect("a writable folder");
+        }
+        match fs::read_to_string(&text) {
+            Ok(wanted) if wanted == told => {}
+            Ok(wanted) => wrong.push(format!("{}\nwanted:\n{wanted}told:\n{told}", text.display())),
+            Err(_) => wrong.push(format!("{} is missing; told:\n{told}", text.display())),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_pairs();
+}
+
+/// Each bad policy has its file of messages, and each such file its policy.
+fn assert_pairs() {
+    let stems = |extensions: &[&str]| -> Vec<String> {
+        let stem = |path: &PathBuf| path.file_stem().expect("a name").to_string_lossy().into_owned();
+        files("bad", extensions).iter().map(stem).collect()
+    };
+    let policies = stems(&["yaml", "json"]);
+    let messages = stems(&["txt"]);
+    let alone: Vec<_> = messages.iter().filter(|name| !policies.contains(name)).collect();
+    assert!(alone.is_empty(), "messages without a policy: {alone:?}");
+    let alone: Vec<_> = policies.iter().filter(|name| !messages.contains(name)).collect();
+    assert!(alone.is_empty(), "policies without messages: {alone:?}");
+    assert_eq!(policies.iter().collect::<BTreeSet<_>>().len(), policies.len(), "a name stands for two policies");
+    let all = fs::read_dir(format!("{POLICIES}/bad")).expect("the folder is there").count();
+    assert_eq!(all, policies.len() + messages.len(), "a file is neither a policy nor its messages");
+}
+
+/// Puts `marker` in place of the text or key that is the `nth` of a tree; false where there are fewer.
+fn mark(tree: &mut Tree, nth: &mut usize, marker: &str) -> bool {
+    let mut mark_text = |text: &mut String| {
+        let found = *nth == 0;
+        if found {
+            *text = marker.to_owned();
+        }
+        *nth = nth.wrapping_sub(1);
+        found
+    };
+    match tree {
+        Tree::Text(text) => mark_text(text),
+        Tree::List(items) => items.iter_mut().any(|item| mark(item, nth, marker)),
+        Tree::Map(pairs) => pairs.iter_mut().any(|(key, value)| {
+            let mut mark_key = |key: &mut String| {
+                let found = *nth == 0;
+                if found {
+                    *key = marker.to_owned();
+                }
+                *nth = nth.wrapping_sub(1);
+                found
+            };
+            mark_key(key) || mark(value, nth, marker)
+        }),
+        Tree::Null | Tree::Bool(_) | Tree::Int(_) | Tree::Float(_) => false,
+    }
+}
+
+#[test]
+fn no_text_and_no_key_of_a_user_is_told_to_a_log() {
+    // No name, a name, a tenant, the value of no secret, a path, and a limit that is too long to be told.
+    let markers = [
+        "Marker Of A User",
+        "marker-of-a-user",
+        "user.marker-of-a-user",
+        "/marker-of-a-user/*",
+        "1/markerofauseralone",
+    ];
+    let mut decoded = 0;
+    for path in files("bad", &["yaml", "json"]).into_iter().chain(files("good", &["yaml"])) {
+        let text = fs::read_to_string(&path).expect("a readable policy");
+        let Ok(whole) = serde_saphyr::from_str::<Tree>(&text) else {
+            continue;
+        };
+        for marker in markers {
+            for nth in 0.. {
+                let mut tree = whole.clone();
+                if !mark(&mut tree, &mut nth.clone(), marker) {
+                    break;
+                }
+                decoded += 1;
+                for problem in Policy::from_tree(&tree, ENVIRONMENT).err().unwrap_or_default() {
+                    let told = problem.for_log().to_string();
+                    assert!(!told.to_lowercase().contains("marker"), "{}, text {nth}: {told}", path.display());
+                }
+            }
+        }
+    }
+    assert!(decoded > 5_000, "{decoded}");
+}
+
+#[test]
+fn no_value_of_a_secret_is_told_to_anybody() {
+    for path in files("bad", &["yaml", "json"]) {
+        for problem in decode(&path).err().unwrap_or_default() {
+            for told in [problem.for_people().to_string(), problem.for_log().to_string()] {
+                assert!(!told.contains("hunter2"), "{}: {told}", path.display());
+            }
+        }
+    }
+    let policy = format!("{:?}", good("everything"));
+    assert!(!policy.contains("\"secret\""), "{policy}");
+}
+
+fn limit(requests: u64, seconds: u64, burst: u64) -> Allowance {
+    Allowance::Limited(Limit::new(requests, Ms(seconds * 1000), burst).expect("a limit"))
+}
+
+#[test]
+fn what_the_smallest_policy_leaves_out_is_as_the_page_says() {
+    let policy = good("smallest");
+    assert_eq!(policy.namespace, "rl");
+    let limiter = &policy.limiter;
+    assert_eq!((limiter.name.as_str(), limiter.cluster.as_str()), ("main", "webdis"));
+    assert_eq!((limiter.authority.as_str(), limiter.timeout), ("webdis", Ms(20)));
+    assert_eq!(limiter.authorization, None);
+    assert_eq!(policy.classes.names, ["default"]);
+    assert!(policy.classes.matches.is_empty());
+    let rule = &policy.rule;
+    assert_eq!(rule.name, "per-user");
+    let [source] = rule.sources.as_slice() else { panic!("{:?}", rule.sources) };
+    assert_eq!((source.label.as_str(), source.storage), ("header", Storage::Plain));
+    assert_eq!(source.origin, Origin::Header("x-user-id".to_owned()));
+    let anonymous = Tenant::new("none", b"anonymous", Storage::Plain, &HashKey::default());
+    assert_eq!(rule.missing, Missing::As(anonymous));
+    assert_eq!((rule.tenants.len(), rule.default_tier, rule.on_error), (0, 0, OnError::Allow));
+    let [tier] = rule.tiers.as_slice() else { panic!("{:?}", rule.tiers) };
+    assert_eq!((tier.name.as_str(), tier.by_class.as_slice()), ("default", [0].as_slice()));
+    let [entry] = tier.entries.as_slice() else { panic!("{:?}", tier.entries) };
+    assert_eq!((entry.name.as_str(), entry.allowance), ("default", limit(100, 60, 100)));
+    let response = &policy.response;
+    assert_eq!((response.status, response.content_type.as_str()), (429, "application/json"));
+    assert_eq!(response.body, r#"{"error":"rate_limited","rule":"{rule}","retry_after":{retry_after}}"#);
+    assert_eq!((response.x_ratelimit, response.reset, response.retry_after_jitter), (true, Reset::Epoch, 100));
+}
+
+#[test]
+fn each_word_that_is_built_arrives_in_the_plan() {
+    let policy = good("everything");
+    assert_eq!(policy.namespace, "shop_2");
+    let limiter = &policy.limiter;
+    assert_eq!(limiter.cluster, "outbound|7379||webdis.infra.svc.cluster.local");
+    assert_eq!((limiter.authority.as_str(), limiter.timeout), ("webdis.infra", Ms(1000)));
+    assert_eq!(limiter.authorization, Some(Credential("secret".to_owned())));
+    assert_eq!(policy.classes.names, ["default", "health", "export", "write", "read"]);
+    let pattern = |text| Some(Pattern::parse(text).expect("a pattern"));
+    let methods = |list: &[&str]| Some(list.iter().map(|method| (*method).to_owned()).collect::<Vec<_>>());
+    let wanted = [
+        (1, None, pattern("/healthz"), 1, true),
+        (2, methods(&["POST"]), pattern("/v1/reports/{id}/export"), 10, false),
+        (3, methods(&["POST", "PUT", "PATCH", "DELETE"]), None, 1, false),
+        (4, methods(&["GET", "HEAD"]), pattern("/v1/**"), 1, false),
+        (3, None, pattern("/%7Bbulk%7D/**"), 3, false),
+    ];
+    assert_eq!(policy.classes.matches.len(), wanted.len());
+    for (found, (class, methods, path, cost, exempt)) in policy.classes.matches.iter().zip(wanted) {
+        assert_eq!((found.class, &found.methods, &found.path), (ClassId(class), &methods, &path));
+        assert_eq!((found.cost, found.exempt), (cost, exempt));
+    }
+    let rule = &policy.rule;
+    let sources: Vec<_> =
+        rule.sources.iter().map(|source| (source.label.as_str(), &source.origin, source.storage)).collect();
+    let wanted = [
+        ("key", &Origin::Header("x-api-key".to_owned()), Storage::Secret),
+        ("authorization", &Origin::Bearer, Storage::Secret),
+        ("user", &Origin::BasicUser, Storage::Secret),
+        ("header", &Origin::Header("x-org".to_owned()), Storage::Plain),
+        ("all", &Origin::Constant("all of them".to_owned()), Storage::Plain),
+    ];
+    assert_eq!(sources, wanted);
+    let key = HashKey::new("secret");
+    let plain = |label, value: &str| Tenant::new(label, value.as_bytes(), Storage::Plain, &key);
+    assert_eq!(rule.missing, Missing::As(plain("none", "nobody")));
+    let tenants = [
+        (plain("header", "acme"), 1),
+        (plain("header", "a:b/c"), 1),
+        (Tenant::from_hash("key", "~000102030405060708090a0b0c0d0e0f").expect("a hash"), 1),
+        (plain("none", "nobody"), 2),
+    ];
+    assert_eq!(rule.tenants, tenants.into());
+    assert_eq!((rule.default_tier, rule.on_error), (0, OnError::Deny));
+    let secret = |value: &str| Tenant::new("key", value.as_bytes(), Storage::Secret, &rule.hash_key);
+    assert_eq!(
+        secret("v"),
+        Tenant::new("key", b"v", Storage::Secret, &key),
+        "the key of the hash is the variable's value"
+    );
+    let tiers: Vec<_> = rule
+        .tiers
+        .iter()
+        .map(|tier| {
+            let entries = tier.entries.iter().map(|entry| (entry.name.as_str(), entry.allowance)).collect::<Vec<_>>();
+            (tier.name.as_str(), entries, tier.by_class.clone())
+        })
+        .collect();
+    let wanted = [
+        (
+            "free",
+            vec![("default", limit(60, 60, 60)), ("write", limit(10, 60, 10)), ("export", limit(20, 3600, 30))],
+            vec![0, 0, 2, 1, 0],
+        ),
+        (
+            "gold",
+            vec![("default", limit(600, 90, 600)), ("export", Allowance::Unlimited), ("read", Allowance::Deny)],
+            vec![0, 0, 1, 0, 2],
+        ),
+        ("closed", vec![("default", Allowance::Deny)], vec![0, 0, 0, 0, 0]),
+    ];
+    assert_eq!(tiers, wanted);
+    let response = &policy.response;
+    assert_eq!((response.status, response.content_type.as_str()), (503, "text/plain; charset=utf-8"));
+    assert_eq!(response.body, "{rule}: come back in {retry_after} s");
+    // 0.2345 is kept to three digits.
+    assert_eq!((response.x_ratelimit, response.reset, response.retry_after_jitter), (false, Reset::Seconds, 235));
+}
+
+#[test]
+fn limits_by_class_need_no_tiers() {
+    let policy = good("by_class_without_tiers");
+    let [tier] = policy.rule.tiers.as_slice() else { panic!("{:?}", policy.rule.tiers) };
+    let entries: Vec<_> = tier.entries.iter().map(|entry| (entry.name.as_str(), entry.allowance)).collect();
+    assert_eq!(entries, [("default", Allowance::Unlimited), ("write", limit(1, 86_400, 1))]);
+    assert_eq!(tier.by_class, [0, 1]);
+    let rule = &policy.rule;
+    let [source] = rule.sources.as_slice() else { panic!("{:?}", rule.sources) };
+    assert_eq!((source.label.as_str(), &source.origin), ("constant", &Origin::Constant("all".to_owned())));
+    assert_eq!(rule.missing, Missing::Deny);
+    assert_eq!((policy.response.x_ratelimit, policy.response.retry_after_jitter), (true, 0));
+}
+
+#[test]
+fn an_integer_may_come_as_a_double() {
+    let policy = good("numbers_of_doubles");
+    assert_eq!(policy.limiter.timeout, Ms(1));
+    assert_eq!(policy.classes.matches.first().map(|bulk| bulk.cost), Some(1000));
+    let entry = policy.rule.tiers.first().and_then(|tier| tier.entries.first());
+    assert_eq!(entry.map(|entry| entry.allowance), Some(limit(1000, 31 * 86_400, 2000)));
+    assert_eq!(policy.rule.missing, Missing::Skip);
+    assert_eq!((policy.response.status, policy.response.retry_after_jitter), (429, 1000));
+}
+
+#[test]
+fn the_largest_numbers_are_allowed() {
+    let policy = good("largest");
+    assert_eq!(policy.namespace.len(), 32);
+    assert_eq!(policy.limiter.timeout, Ms(60_000));
+    let entry = policy.rule.tiers.first().and_then(|tier| tier.entries.first());
+    assert_eq!(entry.map(|entry| entry.allowance), Some(limit(9_007_199_254_740_991, 1, 9_007_199_254_740)));
+}
+
+#[test]
+fn every_good_policy_is_looked_at() {
+    let names: Vec<String> = files("good", &["yaml"])
+        .iter()
+        .map(|path| path.file_stem().expect("a name").to_string_lossy().into())
+        .collect();
+    let looked_at = ["by_class_without_tiers", "everything", "largest", "numbers_of_doubles", "smallest"];
+    assert_eq!(names, looked_at);
+}
+
+#[test]
+fn yaml_and_json_of_one_policy_are_one_tree() {
+    let yaml = "{a: 1, b: [true, ~, 1.5, 1e3, \"text\"], c: {d: -1}}";
+    let json = br#"{"a": 1, "b": [true, null, 1.5, 1e3, "text"], "c": {"d": -1}}"#;
+    assert_eq!(Ok(tree(yaml)), Tree::from_host(json));
+}
