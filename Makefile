@@ -42,13 +42,13 @@ lint: packages ## Format and clippy, natively and for wasm
 
 test-core: packages $(BINDGEN) ## The core, natively and under Node
 	$(call say,the core under Node)
-	@cargo test --quiet --package weir --target wasm32-unknown-unknown --test core
+	@cargo test --package weir --target wasm32-unknown-unknown --test core
 	$(call say,the core natively)
-	@cargo test --quiet --package weir --test core
+	@cargo test --package weir --test core
 
 test-system: module $(ENVOY) ## The script in Redis, the filter on a fake host, the module in real Envoys, the README
 	$(call say,policies, the script, the fake host, real Envoys, the README)
-	@cargo test --quiet --workspace --lib --tests --examples
+	@cargo test --workspace --lib --tests --examples
 
 clean: ## Remove what was built and installed here
 	@rm -rf target $(TOOLS)

@@ -68,7 +68,7 @@ fn a_bad_policy_on_update_is_refused_and_the_one_before_goes_on() {
     let Err(PushError::Refused(said)) = refused else {
         panic!("Envoy was to refuse the policy: {refused:?}");
     };
-    let expected = "rules[0].on_error: a text of 7 bytes is no word of this place; write one of: allow, deny";
+    let expected = "rules[0].on_error: a text of 7 bytes is not known here; write one of: allow, deny";
     assert!(said.contains(expected), "{said}");
     let answer = Client::new(port).send(&of("acme")).unwrap();
     assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, Some("7")));
