@@ -16,6 +16,13 @@ MODULE := target/wasm32-wasip1/release/weir.wasm
 export WEIR_ENVOY := $(abspath $(TOOLS)/envoy/bin/envoy)
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER := $(abspath $(TOOLS)/wasm-bindgen/bin/wasm-bindgen-test-runner)
 
+FUZZ_TARGETS := policy request reply table
+TARGET ?= policy
+SECONDS ?= 60
+# What libFuzzer finds worth keeping goes into the first folder; it starts from both.
+fuzz = cd tests/fuzz && mkdir -p artifacts target/corpus/$(1) && exec cargo run --quiet --release --bin $(1) -- \
+	-max_total_time=$(2) -timeout=10 -artifact_prefix=artifacts/$(1)- target/corpus/$(1) corpus/$(1)
+
 say = @echo "==> $(1)"
 
 help: ## What can be done
@@ -31,7 +38,7 @@ module: packages ## Build the module, $(MODULE)
 	@cargo build --quiet --release --lib --target wasm32-wasip1 --package weir
 	@echo "    $(MODULE): $$(stat -c %s $(MODULE)) bytes"
 
-test: lint test-core test-system ## Everything that must hold, lint included
+test: lint test-core test-system test-fuzz ## Everything that must hold, lint included
 
 lint: packages ## Format and clippy, natively and for wasm
 	$(call say,format and clippy)
@@ -46,19 +53,46 @@ test-core: packages $(BINDGEN) ## The core, natively and under Node
 	$(call say,the core natively)
 	@cargo test --package weir --test core
 
-test-system: module $(ENVOY) ## The script in Redis, the filter on a fake host, the module in real Envoys, the README
+trapping-module: packages
+	$(call say,building the module that traps when it is told to, for tests)
+	@cargo build --quiet --release --lib --target wasm32-wasip1 --package weir --features trap --target-dir target/trap
+
+chaos: module trapping-module $(ENVOY) ## Break everything under steady load, and send a million tenants: 6 minutes
+	@WEIR_CHAOS=1 WEIR_TENANTS=1000000 cargo test --test envoy -- --nocapture --test-threads=1 chaos:: trap:: memory_is
+
+test-system: module trapping-module $(ENVOY) ## The script in Redis, the filter on a fake host, the module in real Envoys, the README
 	$(call say,policies, the script, the fake host, real Envoys, the README)
 	@cargo test --workspace --lib --tests --examples
 
+test-fuzz: fuzz-targets ## Replay what each fuzz target has in git, then run it for 30 s; two at once
+	$(call say,$(FUZZ_TARGETS): 30 s each)
+	@$(MAKE) --jobs=2 $(FUZZ_TARGETS:%=test-fuzz-%)
+
+# An input that fails is told and kept in tests/fuzz/artifacts; once it is mended, it belongs into tests/fuzz/corpus.
+$(FUZZ_TARGETS:%=test-fuzz-%): test-fuzz-%:
+	@mkdir -p tests/fuzz/target
+	@log=$(abspath tests/fuzz/target)/$*.log; \
+	if ! ($(call fuzz,$*,30)) >$$log 2>&1; then grep -A 3 panicked $$log || true; tail -n 8 $$log; exit 1; fi; \
+	sed -n 's/^Done/    $*:/p' $$log
+
+fuzz: fuzz-targets ## Fuzz one target: make fuzz TARGET=policy SECONDS=60
+	@$(call fuzz,$(TARGET),$(SECONDS))
+
+# With coverage, on stable Rust and with nothing installed: see tests/fuzz/.cargo/config.toml.
+fuzz-targets: packages
+	$(call say,building the fuzz targets (the first time takes about a minute))
+	@cd tests/fuzz && cargo fmt --check && cargo build --quiet --release && \
+	  cargo clippy --quiet --release -- -D warnings
+
 clean: ## Remove what was built and installed here
-	@rm -rf target $(TOOLS)
+	@rm -rf target tests/fuzz/target $(TOOLS)
 
 # What the system must have. Nothing is installed where nothing is missing.
 APT := build-essential python3-venv nodejs redis-server webdis
 packages:
 	@missing=""; \
 	need() { command -v "$$1" >/dev/null || missing+=" $$2"; }; \
-	need cc build-essential; need node nodejs; need redis-server redis-server; need webdis webdis; \
+	need cc build-essential; need c++ build-essential; need node nodejs; need redis-server redis-server; need webdis webdis; \
 	python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=" python3-venv"; \
 	[ -z "$$missing" ] && exit 0; \
 	if [ "$$(id -u)" = 0 ]; then root=""; elif command -v sudo >/dev/null; then root="sudo"; else root="none"; fi; \
@@ -79,4 +113,4 @@ $(BINDGEN): | packages
 	@cargo install --quiet wasm-bindgen-cli --version $(BINDGEN_VERSION) --root $(TOOLS)/wasm-bindgen --force
 	@touch $@
 
-.PHONY: help run module test lint test-core test-system clean packages
+.PHONY: help run module trapping-module chaos test lint test-core test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets clean packages

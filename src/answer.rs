@@ -43,9 +43,6 @@ pub struct Refusal {
     pub body: String,
 }
 
-/// Retry-After of a failure. There is no better guess.
-const RETRY_AFTER_FAILURE_S: u64 = 1;
-
 /// Says what a request gets. `unix` is the wall's time, `random` any number.
 pub fn answer(policy: &Policy, outcome: &Outcome, unix: Ms, random: u64) -> Answer {
     let rule = policy.rule.name.as_str();
@@ -67,14 +64,23 @@ pub fn answer(policy: &Policy, outcome: &Outcome, unix: Ms, random: u64) -> Answ
                 body: fill(&policy.response.body, rule, seconds),
             })
         }
-        Outcome::Failed(_) => match policy.rule.on_error {
+        Outcome::Failed(failure) => match policy.rule.on_error {
             OnError::Allow => Answer::Pass(Vec::new()),
-            OnError::Deny => refuse(
-                503,
-                format!(r#"{{"error":"limiter_unavailable","rule":"{rule}","retry_after":{RETRY_AFTER_FAILURE_S}}}"#),
-                vec![("retry-after", RETRY_AFTER_FAILURE_S.to_string())],
-            ),
+            // A local bucket has decided before this, unless the proxy could not reach it.
+            OnError::Deny | OnError::Local => {
+                let seconds = retry_after_failure(policy, *failure).seconds_up();
+                let body = format!(r#"{{"error":"limiter_unavailable","rule":"{rule}","retry_after":{seconds}}}"#);
+                refuse(503, body, vec![("retry-after", seconds.to_string())])
+            }
         },
+    }
+}
+
+/// When a failure may be over: by then the next probe has gone. Of other failures there is no better guess than soon.
+fn retry_after_failure(policy: &Policy, failure: Failure) -> Ms {
+    match failure {
+        Failure::Breaker => policy.limiter.breaker.probe_every.max(Ms(1000)),
+        _ => Ms(1000),
     }
 }
 

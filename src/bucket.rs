@@ -50,6 +50,62 @@ pub enum Share {
     },
 }
 
+/// How much was in a bucket, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Level {
+    /// In units of the limit.
+    pub units: u64,
+    /// By the clock of whoever keeps it.
+    pub at: Ms,
+}
+
+/// Clocks of the workers of one proxy differ by less than this: each counts time from its own readings.
+const CLOCKS_DIFFER: Ms = Ms(1000);
+
+impl Level {
+    /// A full bucket.
+    pub fn full(limit: Limit, now: Ms) -> Level {
+        Level { units: units(limit, limit.burst()), at: now }
+    }
+
+    /// The same bucket now. A clock that went back adds nothing; one that went back by more than the time to full, and
+    /// by more than the clocks of workers differ, was set, and the bucket goes on from there, so that nobody is locked
+    /// out for longer than that.
+    pub fn refilled(self, limit: Limit, now: Ms) -> Level {
+        let capacity = units(limit, limit.burst());
+        let clock_was_set = self.at - now > time_to(limit, 0, capacity).max(CLOCKS_DIFFER);
+        let grown = limit.requests().saturating_mul((now - self.at).0);
+        let at = if clock_was_set { now } else { self.at.max(now) };
+        Level { units: self.units.saturating_add(grown).min(capacity), at }
+    }
+
+    /// Takes the cost of one request, or nothing.
+    pub fn take(&mut self, limit: Limit, now: Ms, cost: u64) -> Share {
+        *self = self.refilled(limit, now);
+        let share = self.share_of(limit, cost);
+        if let Share::Granted(_) = share {
+            self.units = self.units.saturating_sub(units(limit, cost));
+        }
+        share
+    }
+
+    /// What one request would get of this bucket as it is.
+    pub fn share_of(self, limit: Limit, cost: u64) -> Share {
+        match self.units.checked_sub(units(limit, cost)) {
+            Some(rest) => Share::Granted(standing(limit, rest)),
+            None => Share::Refused {
+                standing: standing(limit, self.units),
+                retry_after: time_to(limit, self.units, units(limit, cost)).max(Ms(1)),
+            },
+        }
+    }
+
+    /// When the bucket will be full.
+    pub fn full_at(self, limit: Limit) -> Ms {
+        self.at + time_to_full(limit, self.units)
+    }
+}
+
 /// How a bucket stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {

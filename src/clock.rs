@@ -1,8 +1,9 @@
 //! Milliseconds, and a clock that never goes back.
 //!
-//! Hosts give one clock, and it is the wall's: somebody may set it back by an hour. Deadlines need time that only
-//! goes forward, so [`Clock`] adds up the steps that readings take forward. A reading that goes back adds nothing and
-//! costs the time since the one before, at most a tick; one that jumps forward ends waits early, which is safe.
+//! Some hosts give one clock, and it is the wall's: somebody may set it back by an hour. Deadlines need time that only
+//! goes forward, so for them [`Clock`] adds up the steps that readings take forward. A reading that goes back adds
+//! nothing and costs the time since the one before, at most a tick; one that jumps forward ends waits early, which is
+//! safe.
 
 use std::ops::{Add, Sub};
 

@@ -12,21 +12,23 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use crate::answer::{Answer, Outcome, answer};
-use crate::bucket::{Run, runs};
+use crate::bucket::{Grants, Run, Share, runs};
 use crate::clock::{Ms, Now};
 use crate::limiter::webdis::{self, By, MAX_RUNS, Reply};
 use crate::limiter::{Failure, HttpCall, HttpEnd, script};
+use crate::plan::Plan;
 use crate::policy::{Limit, Policy};
+use crate::pool::Store;
 use crate::request::Request;
 use crate::rule::{Ask, Ruling, judge};
 
-/// A policy in force, and which one it is among those that this VM has had.
-#[derive(Debug)]
-pub struct Plan {
-    /// Distinguishes plans; requests of different plans never share a call.
-    pub id: u64,
-    /// What it says.
-    pub policy: Policy,
+/// What becomes of a request that needs tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// This proxy has decided it.
+    Decided(Answer),
+    /// It waits.
+    Waits(Ticket),
 }
 
 /// What the policy alone says of a request.
@@ -96,6 +98,7 @@ pub fn decide(policy: &Policy, request: &impl Request) -> Decision {
 #[derive(Debug)]
 pub struct Flow<S> {
     owner: CallOwner,
+    store: Box<dyn Store>,
     waiters: BTreeMap<Ticket, Waiter<S>>,
     deadlines: BTreeSet<(Ms, Ticket)>,
     lines: BTreeMap<LineId, Line>,
@@ -111,7 +114,7 @@ pub struct Flow<S> {
 struct Waiter<S> {
     stream: S,
     plan: Rc<Plan>,
-    cost: u64,
+    ask: Ask,
     deadline: Ms,
 }
 
@@ -141,13 +144,16 @@ struct Out {
     group: Vec<(Ticket, u64)>,
     sent: Ms,
     ends: Ms,
+    /// It has outlived a wait, which the breaker counts as a failure, once.
+    late: bool,
 }
 
 impl<S> Flow<S> {
-    /// Nobody waits yet. `seed` is for the jitter of Retry-After.
-    pub fn new(owner: CallOwner, seed: u64) -> Flow<S> {
+    /// Nobody waits yet. `seed` is for jitter.
+    pub fn new(owner: CallOwner, seed: u64, store: Box<dyn Store>) -> Flow<S> {
         Flow {
             owner,
+            store,
             waiters: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             lines: BTreeMap::new(),
@@ -165,11 +171,35 @@ impl<S> Flow<S> {
         Ms(policy.limiter.timeout.0 / 2).clamp(Ms(5), Ms(50))
     }
 
+    /// A request needs tokens: this proxy decides it, where it can, or it waits, paused by the host.
+    pub fn arrive(&mut self, plan: &Rc<Plan>, ask: Ask, stream: S, now: Now) -> (Arrival, Vec<Step<S>>) {
+        let mut steps = Vec::new();
+        let random = self.random();
+        let outcome = match plan.decide(self.store.as_ref(), &ask, now.mono, random) {
+            None => {
+                let (ticket, steps) = self.wait(plan, ask, stream, now);
+                return (Arrival::Waits(ticket), steps);
+            }
+            Some(Outcome::Failed(failure)) => {
+                steps.push(Step::Degraded(plan.clone(), failure));
+                plan.on_error(self.store.as_ref(), &ask, failure, now.mono)
+            }
+            Some(outcome) => outcome,
+        };
+        let random = self.random();
+        (Arrival::Decided(answer(&plan.policy, &outcome, now.unix, random)), steps)
+    }
+
+    /// Takes notice of what other workers have found out about the limiter of a plan.
+    pub fn refresh(&self, plan: &Plan) {
+        plan.refresh(self.store.as_ref());
+    }
+
     /// A request waits for tokens, paused by the host.
-    pub fn wait(&mut self, plan: &Rc<Plan>, ask: Ask, stream: S, now: Now) -> (Ticket, Vec<Step<S>>) {
+    fn wait(&mut self, plan: &Rc<Plan>, ask: Ask, stream: S, now: Now) -> (Ticket, Vec<Step<S>>) {
         let ticket = Ticket(self.next());
         let waiter =
-            Waiter { stream, plan: plan.clone(), cost: ask.cost, deadline: now.mono + plan.policy.limiter.timeout };
+            Waiter { stream, plan: plan.clone(), ask: ask.clone(), deadline: now.mono + plan.policy.limiter.timeout };
         self.deadlines.insert((waiter.deadline, ticket));
         self.waiters.insert(ticket, waiter);
         let id =
@@ -236,22 +266,36 @@ impl<S> Flow<S> {
         };
         line.calls.retain(|out| *out != id);
         let (limit, asked) = (line.limit, runs(call.group.iter().map(|(_, cost)| *cost)));
+        let plan = line.plan.clone();
         // An answer after the call's own end is none.
         let end = if now.mono < call.ends { end } else { HttpEnd::NoAnswer };
-        match webdis::decode(end, call.by, limit, &asked) {
+        let failure = match webdis::decode(end, call.by, limit, &asked) {
             Reply::Grants(grants) => {
-                for ((ticket, _), share) in call.group.iter().zip(grants.shares(limit, &asked)) {
-                    self.finish(*ticket, Outcome::Decided(limit, share), now, &mut steps);
+                // One that nobody could wait for shows no limiter that can be asked again.
+                if !call.late {
+                    plan.call_succeeded(self.store.as_ref());
                 }
+                self.deliver(&plan, &call, &grants, &asked, now, &mut steps);
+                None
             }
             // The script has not run, so nobody has been charged: the same requests ask again, once.
             Reply::NoScript if call.by == By::Sha => {
                 let group = call.group.into_iter();
                 let still_here = group.filter(|(ticket, _)| self.waiters.contains_key(ticket)).collect();
                 self.send(&call.line, By::Text, still_here, now, &mut steps);
+                self.start(&call.line, now, &mut steps);
+                return steps;
             }
-            Reply::NoScript => self.fail(&call.group, Failure::Redis, now, &mut steps),
-            Reply::Failure(failure) => self.fail(&call.group, failure, now, &mut steps),
+            Reply::NoScript => Some(Failure::Redis),
+            Reply::Failure(failure) => Some(failure),
+        };
+        if let Some(failure) = failure {
+            if !call.late {
+                self.break_for(&plan, now);
+            }
+            for (ticket, _) in &call.group {
+                self.finish(*ticket, Outcome::Failed(failure), now, &mut steps);
+            }
         }
         self.start(&call.line, now, &mut steps);
         steps
@@ -309,12 +353,12 @@ impl<S> Flow<S> {
         let mut runs: usize = 0;
         while let Some(ticket) = line.queue.front() {
             if let Some(waiter) = self.waiters.get(ticket) {
-                let same = group.last().is_some_and(|(_, cost)| *cost == waiter.cost);
+                let same = group.last().is_some_and(|(_, cost)| *cost == waiter.ask.cost);
                 runs = runs.saturating_add(usize::from(!same));
                 if runs > MAX_RUNS {
                     break;
                 }
-                group.push((*ticket, waiter.cost));
+                group.push((*ticket, waiter.ask.cost));
             }
             line.queue.pop_front();
         }
@@ -335,14 +379,37 @@ impl<S> Flow<S> {
             http: webdis::encode(&script::TOKEN_BUCKET, by, &id.key, line.limit, &asked),
             timeout,
         }));
-        let out = Out { line: id.clone(), by, group, sent: now.mono, ends: now.mono + timeout };
+        let out = Out { line: id.clone(), by, group, sent: now.mono, ends: now.mono + timeout, late: false };
         self.calls.insert(call, out);
     }
 
-    fn fail(&mut self, group: &[(Ticket, u64)], failure: Failure, now: Now, steps: &mut Vec<Step<S>>) {
-        for (ticket, _) in group {
-            self.finish(*ticket, Outcome::Failed(failure), now, steps);
+    /// Gives each of a group what the bucket gave it, and notes that the bucket is dry if it is.
+    fn deliver(
+        &mut self,
+        plan: &Rc<Plan>,
+        call: &Out,
+        grants: &Grants,
+        asked: &[Run],
+        now: Now,
+        steps: &mut Vec<Step<S>>,
+    ) {
+        let here = call.group.iter().find_map(|(ticket, _)| self.waiters.get(ticket));
+        let Some(ask) = here.map(|waiter| waiter.ask.clone()) else {
+            return;
+        };
+        let shares = grants.shares(ask.limit, asked);
+        let refused = shares.iter().any(|share| matches!(share, Share::Refused { .. }));
+        // The bucket was seen no earlier than the call was sent, so from then on it has got no more than its rate.
+        plan.note(self.store.as_ref(), &ask, grants.level, refused, call.sent);
+        for ((ticket, _), share) in call.group.iter().zip(shares) {
+            self.finish(*ticket, Outcome::Decided(ask.limit, share), now, steps);
         }
+    }
+
+    /// Tells the breaker of a failed call.
+    fn break_for(&mut self, plan: &Plan, now: Now) {
+        let random = self.random();
+        plan.call_failed(self.store.as_ref(), now.mono, random);
     }
 
     fn expire(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
@@ -350,6 +417,18 @@ impl<S> Flow<S> {
             && deadline <= now.mono
         {
             self.finish(ticket, Outcome::Failed(Failure::Timeout), now, steps);
+        }
+        let mut late = Vec::new();
+        for call in self.calls.values_mut().filter(|call| !call.late) {
+            if let Some(line) = self.lines.get(&call.line)
+                && call.sent + line.plan.policy.limiter.timeout <= now.mono
+            {
+                call.late = true;
+                late.push(line.plan.clone());
+            }
+        }
+        for plan in late {
+            self.break_for(&plan, now);
         }
     }
 
@@ -359,9 +438,13 @@ impl<S> Flow<S> {
             return;
         };
         self.deadlines.remove(&(waiter.deadline, ticket));
-        if let Outcome::Failed(failure) = outcome {
-            steps.push(Step::Degraded(waiter.plan.clone(), failure));
-        }
+        let outcome = match outcome {
+            Outcome::Failed(failure) => {
+                steps.push(Step::Degraded(waiter.plan.clone(), failure));
+                waiter.plan.on_error(self.store.as_ref(), &waiter.ask, failure, now.mono)
+            }
+            outcome => outcome,
+        };
         let random = self.random();
         let answer = answer(&waiter.plan.policy, &outcome, now.unix, random);
         steps.push(Step::Finish(waiter.stream, answer));

@@ -3,10 +3,10 @@
 //! One WebAssembly module names the tenant and the route class of each request and decides, with a Redis limiter
 //! behind it, whether the request may pass. A request's way is the order of the rooms:
 //!
-//! [`policy`] (decoded once into a plan) -> [`request`] (what is read of it: class, tenant) -> [`rule`] (which limit
-//! applies) -> [`bucket`] (the numbers of a token bucket) -> [`limiter`] (script and transport, pure codecs) ->
-//! [`answer`] (outcome to status and headers), with one [`flow`] that walks through them and returns steps, and the
-//! `host` at the edge that performs the steps.
+//! [`policy`] (decoded once) -> [`request`] (what is read of it: class, tenant) -> [`rule`] (which limit applies) ->
+//! [`bucket`] (the numbers of a token bucket) -> [`pool`] (what a proxy keeps of its own) -> [`limiter`] (script and
+//! transport, pure codecs) -> [`answer`] (outcome to status and headers) -> [`plan`] (what the proxy decides alone),
+//! with one [`flow`] that walks through them and returns steps, and the `host` at the edge that performs the steps.
 //!
 //! Each room knows only those before it, and none knows the host. The core reads no clock and no environment, logs
 //! nothing and calls nobody: time, bytes and randomness are arguments. The build proves it: without the host the
@@ -29,7 +29,9 @@ pub mod clock;
 pub mod flow;
 pub mod limiter;
 pub mod path;
+pub mod plan;
 pub mod policy;
+pub mod pool;
 pub mod request;
 pub mod rule;
 pub mod tenant;

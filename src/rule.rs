@@ -2,7 +2,7 @@
 
 use crate::limiter::script;
 use crate::path::Malformed;
-use crate::policy::{Allowance, Limit, Policy};
+use crate::policy::{Allowance, Limit, Mode, Policy};
 use crate::request::{Class, Identity, Request, classify, identify};
 use crate::tenant::Tenant;
 
@@ -28,6 +28,19 @@ pub struct Ask {
     pub limit: Limit,
     /// How many tokens; at most the limit's burst.
     pub cost: u64,
+    /// Where the tokens are.
+    pub mode: Mode,
+    /// The share of this proxy, where the rule needs one.
+    pub own: Option<Limit>,
+}
+
+impl Ask {
+    /// Tells limits apart: what a proxy has noted under another limit is void.
+    pub fn epoch(&self) -> u32 {
+        let number = self.limit.requests().rotate_left(32) ^ self.limit.burst().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // The upper half, in which all bits meet.
+        u32::try_from(number.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32).unwrap_or_default()
+    }
 }
 
 /// Applies a policy to a request.
@@ -50,9 +63,13 @@ pub fn judge(policy: &Policy, request: &impl Request) -> Ruling {
     });
     match entry.map(|entry| (entry, entry.allowance)) {
         Some((_, Allowance::Unlimited)) => Ruling::Pass,
-        Some((entry, Allowance::Limited(limit))) => {
-            Ruling::Ask(Ask { key: key(policy, &tenant, &entry.name, limit), limit, cost })
-        }
+        Some((entry, Allowance::Limited(limit))) => Ruling::Ask(Ask {
+            key: key(policy, &tenant, &entry.name, limit),
+            limit,
+            cost,
+            mode: rule.mode,
+            own: entry.own,
+        }),
         // A plan has an entry for each class in each tier; an error is never read as allowed.
         Some((_, Allowance::Deny)) | None => Ruling::Forbidden,
     }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use weir::clock::Ms;
 use weir::path::Pattern;
 use weir::policy::{
-    Allowance, ClassId, Credential, Environment, Limit, Missing, OnError, Origin, Policy, Problem, Reset, Tree,
+    Allowance, BreakerLimits, ClassId, Credential, Environment, Limit, Missing, Mode, OnError, Origin, Policy, Problem,
+    Reset, Tree,
 };
 use weir::tenant::{HashKey, Storage, Tenant};
 
@@ -179,6 +180,12 @@ fn no_value_of_a_secret_is_told_to_anybody() {
     assert!(!policy.contains("\"secret\""), "{policy}");
 }
 
+/// The shares of one proxy, by tier and entry: requests, period in seconds and burst.
+fn own(policy: &Policy) -> Vec<Vec<Option<(u64, u64, u64)>>> {
+    let told = |limit: Limit| (limit.requests(), limit.period().0 / 1000, limit.burst());
+    policy.rule.tiers.iter().map(|tier| tier.entries.iter().map(|entry| entry.own.map(told)).collect()).collect()
+}
+
 fn limit(requests: u64, seconds: u64, burst: u64) -> Allowance {
     Allowance::Limited(Limit::new(requests, Ms(seconds * 1000), burst).expect("a limit"))
 }
@@ -191,6 +198,9 @@ fn what_the_smallest_policy_leaves_out_is_as_the_page_says() {
     assert_eq!((limiter.name.as_str(), limiter.cluster.as_str()), ("main", "webdis"));
     assert_eq!((limiter.authority.as_str(), limiter.timeout), ("webdis", Ms(20)));
     assert_eq!(limiter.authorization, None);
+    assert_eq!(limiter.breaker, BreakerLimits { failures: 5, within: Ms(1000), probe_every: Ms(200) });
+    assert_eq!(limiter.max_new_keys_per_second, None);
+    assert_eq!((policy.proxies, policy.table_entries), (None, 65_536));
     assert_eq!(policy.classes.names, ["default"]);
     assert!(policy.classes.matches.is_empty());
     let rule = &policy.rule;
@@ -204,7 +214,8 @@ fn what_the_smallest_policy_leaves_out_is_as_the_page_says() {
     let [tier] = rule.tiers.as_slice() else { panic!("{:?}", rule.tiers) };
     assert_eq!((tier.name.as_str(), tier.by_class.as_slice()), ("default", [0].as_slice()));
     let [entry] = tier.entries.as_slice() else { panic!("{:?}", tier.entries) };
-    assert_eq!((entry.name.as_str(), entry.allowance), ("default", limit(100, 60, 100)));
+    assert_eq!((entry.name.as_str(), entry.allowance, entry.own), ("default", limit(100, 60, 100), None));
+    assert_eq!(rule.mode, Mode::Exact);
     let response = &policy.response;
     assert_eq!((response.status, response.content_type.as_str()), (429, "application/json"));
     assert_eq!(response.body, r#"{"error":"rate_limited","rule":"{rule}","retry_after":{retry_after}}"#);
@@ -219,6 +230,9 @@ fn each_word_that_is_built_arrives_in_the_plan() {
     assert_eq!(limiter.cluster, "outbound|7379||webdis.infra.svc.cluster.local");
     assert_eq!((limiter.authority.as_str(), limiter.timeout), ("webdis.infra", Ms(1000)));
     assert_eq!(limiter.authorization, Some(Credential("secret".to_owned())));
+    assert_eq!(limiter.breaker, BreakerLimits { failures: 3, within: Ms(2000), probe_every: Ms(10) });
+    assert_eq!(limiter.max_new_keys_per_second, Some(Limit::new(500, Ms(1000), 500).expect("a limit")));
+    assert_eq!((policy.proxies, policy.table_entries), (Some(7), 1000));
     assert_eq!(policy.classes.names, ["default", "health", "export", "write", "read"]);
     let pattern = |text| Some(Pattern::parse(text).expect("a pattern"));
     let methods = |list: &[&str]| Some(list.iter().map(|method| (*method).to_owned()).collect::<Vec<_>>());
@@ -255,7 +269,7 @@ fn each_word_that_is_built_arrives_in_the_plan() {
         (plain("none", "nobody"), 2),
     ];
     assert_eq!(rule.tenants, tenants.into());
-    assert_eq!((rule.default_tier, rule.on_error), (0, OnError::Deny));
+    assert_eq!((rule.default_tier, rule.mode, rule.on_error), (0, Mode::Exact, OnError::Local));
     let secret = |value: &str| Tenant::new("key", value.as_bytes(), Storage::Secret, &rule.hash_key);
     assert_eq!(
         secret("v"),
@@ -284,6 +298,13 @@ fn each_word_that_is_built_arrives_in_the_plan() {
         ("closed", vec![("default", Allowance::Deny)], vec![0, 0, 0, 0, 0]),
     ];
     assert_eq!(tiers, wanted);
+    // A seventh of 60, 10 and 30 is 8, 1 and 4, but the largest costs that meet them are 1, 3 and 10.
+    let wanted = [
+        vec![Some((60, 7 * 60, 8)), Some((10, 7 * 60, 3)), Some((20, 7 * 3600, 10))],
+        vec![Some((600, 7 * 90, 85)), None, None],
+        vec![None],
+    ];
+    assert_eq!(own(&policy), wanted);
     let response = &policy.response;
     assert_eq!((response.status, response.content_type.as_str()), (503, "text/plain; charset=utf-8"));
     assert_eq!(response.body, "{rule}: come back in {retry_after} s");
@@ -323,6 +344,23 @@ fn the_largest_numbers_are_allowed() {
     assert_eq!(policy.limiter.timeout, Ms(60_000));
     let entry = policy.rule.tiers.first().and_then(|tier| tier.entries.first());
     assert_eq!(entry.map(|entry| entry.allowance), Some(limit(9_007_199_254_740_991, 1, 9_007_199_254_740)));
+    assert_eq!(own(&policy), [[Some((9_007_199_254_740_991, 100_000, 90_071_992))]]);
+    let breaker = BreakerLimits { failures: i64::MAX as u64, within: Ms(60_000), probe_every: Ms(60_000) };
+    assert_eq!((policy.limiter.breaker, policy.table_entries), (breaker, 16_777_216));
+    let keys = Limit::new(1_000_000_000, Ms(1000), 1_000_000_000).expect("a limit");
+    assert_eq!(policy.limiter.max_new_keys_per_second, Some(keys));
+}
+
+#[test]
+fn a_local_share_is_the_limit_among_the_proxies() {
+    let policy = good("local");
+    assert_eq!((policy.rule.mode, policy.rule.on_error, policy.proxies), (Mode::Local, OnError::Deny, Some(3)));
+    // What is left out of a breaker is as the page says.
+    let breaker = BreakerLimits { failures: 1, within: Ms(1000), probe_every: Ms(200) };
+    assert_eq!(policy.limiter.breaker, breaker);
+    // 100 / 3 is 33, and 200 / 3 is 66, which hold 10 and 40; 2 / 3 is none, and a bucket holds one token at least.
+    let wanted = [[Some((100, 180, 33)), Some((600, 3 * 3600, 66)), Some((1, 3, 1)), None]];
+    assert_eq!(own(&policy), wanted);
 }
 
 #[test]
@@ -331,7 +369,7 @@ fn every_good_policy_is_looked_at() {
         .iter()
         .map(|path| path.file_stem().expect("a name").to_string_lossy().into())
         .collect();
-    let looked_at = ["by_class_without_tiers", "everything", "largest", "numbers_of_doubles", "smallest"];
+    let looked_at = ["by_class_without_tiers", "everything", "largest", "local", "numbers_of_doubles", "smallest"];
     assert_eq!(names, looked_at);
 }
 

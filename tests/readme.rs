@@ -47,6 +47,8 @@ fn its_policies_are_valid_and_their_defaults_are_the_ones_it_names() {
     assert_eq!(whole.response, smallest.response);
     assert_eq!(whole.namespace, smallest.namespace);
     assert_eq!(whole.limiter.timeout, smallest.limiter.timeout);
+    assert_eq!(whole.limiter.breaker, smallest.limiter.breaker);
+    assert_eq!(whole.table_entries, smallest.table_entries);
     assert_eq!(whole.limiter.authority, smallest.limiter.authority);
     assert_eq!(whole.rule.missing, smallest.rule.missing);
     let minute = weir::clock::Ms(60_000);

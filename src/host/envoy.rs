@@ -4,6 +4,7 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::{BufferType, Bytes, MapType};
 
 use super::Host;
+use crate::clock::Ms;
 use crate::flow::CallOwner;
 use crate::limiter::HttpEnd;
 use crate::limiter::webdis::MAX_REPLY;
@@ -14,6 +15,26 @@ pub(super) struct Envoy;
 impl Host for Envoy {
     fn call_owner(&self) -> CallOwner {
         CallOwner::Root
+    }
+
+    /// By WASI, which Envoy answers with its steady clock. The SDK has the wall's clock only.
+    #[cfg(target_os = "wasi")]
+    fn monotonic(&self) -> Option<Ms> {
+        #[link(wasm_import_module = "wasi_snapshot_preview1")]
+        unsafe extern "C" {
+            fn clock_time_get(clock: u32, precision: u64, time: *mut u64) -> i32;
+        }
+        const MONOTONIC: u32 = 1;
+        const NANOSECONDS_IN_A_MILLISECOND: u64 = 1_000_000;
+        let mut nanoseconds = 0;
+        // SAFETY: the pointer is to a u64 that outlives the call.
+        let status = unsafe { clock_time_get(MONOTONIC, NANOSECONDS_IN_A_MILLISECOND, &raw mut nanoseconds) };
+        (status == 0 && nanoseconds > 0).then_some(Ms(nanoseconds / NANOSECONDS_IN_A_MILLISECOND))
+    }
+
+    #[cfg(not(target_os = "wasi"))]
+    fn monotonic(&self) -> Option<Ms> {
+        None
     }
 
     /// A call that failed (timeout, reset, no host) ends without headers, or with Envoy's own 503 or 504.

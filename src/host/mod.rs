@@ -4,6 +4,7 @@
 
 mod envoy;
 mod meters;
+mod shared_data;
 mod vm;
 
 use std::cell::RefCell;
@@ -14,8 +15,10 @@ use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, Bytes, ContextType, LogLevel, MapType};
 
 use crate::answer::{Answer, Header, Refusal};
-use crate::flow::{CallOwner, Decision, Flow, Plan, Ticket, decide};
+use crate::clock::Ms;
+use crate::flow::{CallOwner, Decision, Flow, Ticket, decide};
 use crate::limiter::HttpEnd;
+use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::request::Request;
 
@@ -23,6 +26,9 @@ use crate::request::Request;
 trait Host {
     /// Whose calls to the limiter are.
     fn call_owner(&self) -> CallOwner;
+
+    /// Time that only goes forward and that all workers of a proxy share; None where the host has none.
+    fn monotonic(&self) -> Option<Ms>;
 
     /// How a call ended, said in the callback of that call.
     fn call_end<'b>(&self, headers: usize, body_size: usize, body: &'b mut Bytes) -> HttpEnd<'b>;
@@ -84,7 +90,7 @@ impl RootContext for Root {
     }
 
     fn on_tick(&mut self) {
-        vm::tick(self.id);
+        vm::tick(self.id, self.plan.as_ref());
     }
 
     fn on_queue_ready(&mut self, queue: u32) {
@@ -136,19 +142,24 @@ impl HttpContext for Filter {
             self.stream.refuse(&Refusal { status: 503, headers: Vec::new(), body: String::new() });
             return Action::Pause;
         };
-        match decide(&plan.policy, &HostRequest) {
-            Decision::Answer(Answer::Pass(headers)) => {
+        #[cfg(feature = "trap")]
+        if HostRequest.header("x-weir-trap").is_some() {
+            std::process::abort();
+        }
+        let answer = match decide(&plan.policy, &HostRequest) {
+            Decision::Answer(answer) => Some(answer),
+            Decision::Ask(ask) => vm::arrive(plan, ask, &self.stream),
+        };
+        match answer {
+            Some(Answer::Pass(headers)) => {
                 self.stream.state.replace(State::Passed(headers));
                 Action::Continue
             }
-            Decision::Answer(Answer::Refuse(refusal)) => {
+            Some(Answer::Refuse(refusal)) => {
                 self.stream.refuse(&refusal);
                 Action::Pause
             }
-            Decision::Ask(ask) => {
-                vm::wait(plan, ask, &self.stream);
-                Action::Pause
-            }
+            None => Action::Pause,
         }
     }
 

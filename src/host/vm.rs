@@ -1,6 +1,6 @@
 //! What all contexts of one VM share: the flow, the calls that are out, and the queue that wakes a root.
 //!
-//! The state is borrowed only between calls to the host, never during one, so a host that calls back is no danger.
+//! The state is borrowed only between calls to the host that could call back; shared data calls back for memory alone.
 //!
 //! Several roots may live in one VM: two listeners, or an old and a new policy. The queue belongs to the VM and wakes
 //! the root that registered it last. When a root goes, its calls are lost without a word; another root's next tick
@@ -16,10 +16,13 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
 
 use super::meters::Meters;
+use super::shared_data::SharedData;
 use super::{HOST, State, Stream};
+use crate::answer::Answer;
 use crate::clock::{Clock, Ms, Now};
-use crate::flow::{Call, CallId, Flow, Plan, Step, Ticket};
+use crate::flow::{Arrival, Call, CallId, Flow, Step, Ticket};
 use crate::limiter::{Failure, HttpEnd};
+use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::rule::Ask;
 
@@ -28,7 +31,7 @@ const BETWEEN_WARNINGS: Ms = Ms(10_000);
 
 thread_local! {
     static VM: RefCell<Vm> = RefCell::new(Vm {
-        flow: Flow::new(HOST.call_owner(), random()),
+        flow: Flow::new(HOST.call_owner(), random(), Box::new(SharedData)),
         clock: Clock::default(),
         calls: BTreeMap::new(),
         lost: Vec::new(),
@@ -75,7 +78,7 @@ pub(super) fn install(root: u32, policy: Policy) -> Rc<Plan> {
     register_queue(root, known.unwrap_or_else(new));
     with(|vm| {
         vm.plans = vm.plans.saturating_add(1);
-        let plan = Rc::new(Plan { id: vm.plans, policy });
+        let plan = Rc::new(Plan::new(vm.plans, policy, &SharedData, (random(), random())));
         vm.meters.retain(|_, (plan, _)| plan.strong_count() > 0);
         vm.meters.insert(plan.id, (Rc::downgrade(&plan), meters));
         plan
@@ -92,12 +95,19 @@ fn register_queue(root: u32, name: String) {
     }
 }
 
-/// A request waits for tokens; the caller pauses it.
-pub(super) fn wait(plan: &Rc<Plan>, ask: Ask, stream: &Stream) {
+/// A request needs tokens: gives its answer, or None where it waits and has to be paused.
+pub(super) fn arrive(plan: &Rc<Plan>, ask: Ask, stream: &Stream) -> Option<Answer> {
     let now = now();
-    let (ticket, steps) = with(|vm| vm.flow.wait(plan, ask, stream.clone(), now));
-    stream.state.replace(State::Waiting(ticket));
+    let (arrival, steps) = with(|vm| vm.flow.arrive(plan, ask, stream.clone(), now));
+    let answer = match arrival {
+        Arrival::Decided(answer) => Some(answer),
+        Arrival::Waits(ticket) => {
+            stream.state.replace(State::Waiting(ticket));
+            None
+        }
+    };
     perform(stream.id, steps, now);
+    answer
 }
 
 pub(super) fn left(ticket: Ticket) {
@@ -111,7 +121,10 @@ pub(super) fn woken(root: u32, queue: u32) {
     perform(root, steps, now);
 }
 
-pub(super) fn tick(root: u32) {
+pub(super) fn tick(root: u32, plan: Option<&Rc<Plan>>) {
+    if let Some(plan) = plan {
+        with(|vm| vm.flow.refresh(plan));
+    }
     let (orphaned, lost) = with(|vm| {
         let queue = vm.queue.as_ref().filter(|_| vm.waker.is_none());
         (queue.map(|queue| queue.name.clone()), std::mem::take(&mut vm.lost))
@@ -232,7 +245,8 @@ fn warn(failure: Failure, now: Now) {
 fn now() -> Now {
     let wall = hostcalls::get_current_time().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let wall = wall.and_then(|wall| u64::try_from(wall.as_millis()).ok()).unwrap_or_default();
-    with(|vm| vm.clock.read(Ms(wall)))
+    let now = with(|vm| vm.clock.read(Ms(wall)));
+    Now { mono: HOST.monotonic().unwrap_or(now.mono), ..now }
 }
 
 /// A random number of the host's. Every new state of the standard hasher is keyed at random.

@@ -24,11 +24,15 @@ pub enum Failure {
     UnknownCluster,
     /// The host could not start the call.
     Unreachable,
+    /// The limiter has failed so often that it is left alone.
+    Breaker,
+    /// Too many keys that this proxy does not know have asked in this second.
+    NewKeys,
 }
 
 impl Failure {
     /// All of them.
-    pub const ALL: [Failure; 8] = [
+    pub const ALL: [Failure; 10] = [
         Failure::Timeout,
         Failure::Reset,
         Failure::Status,
@@ -37,6 +41,8 @@ impl Failure {
         Failure::Redis,
         Failure::UnknownCluster,
         Failure::Unreachable,
+        Failure::Breaker,
+        Failure::NewKeys,
     ];
 
     /// Its name in metrics and logs.
@@ -50,6 +56,8 @@ impl Failure {
             Failure::Redis => "redis",
             Failure::UnknownCluster => "unknown_cluster",
             Failure::Unreachable => "unreachable",
+            Failure::Breaker => "breaker",
+            Failure::NewKeys => "new_keys",
         }
     }
 }

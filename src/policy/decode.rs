@@ -1,21 +1,33 @@
 //! From a tree to a policy: the top level, the limiter and the response.
 
+use std::ops::RangeInclusive;
+
 use super::problem::{Found, Path, Problem};
 use super::read::{Fields, Reader, Words};
 use super::tree::Tree;
-use super::{Credential, Environment, Limiter, Policy, Reset, Response, classes, rules};
+use super::{BreakerLimits, Credential, Environment, Limit, Limiter, Policy, Reset, Response, classes, rules};
 use crate::clock::Ms;
 use crate::tenant::HashKey;
 
 const POLICY: Words = Words {
-    built: &["version", "namespace", "hash_secret_env", "limiters", "classes", "rules", "response"],
-    later: &["proxies", "table", "paths", "observe"],
+    built: &["version", "namespace", "proxies", "table", "hash_secret_env", "limiters", "classes", "rules", "response"],
+    later: &["paths", "observe"],
 };
 
 const LIMITER: Words = Words {
-    built: &["transport", "cluster", "authority", "timeout", "auth_env"],
-    later: &["breaker", "max_new_keys_per_second"],
+    built: &["transport", "cluster", "authority", "timeout", "auth_env", "breaker", "max_new_keys_per_second"],
+    later: &[],
 };
+
+const TABLE: Words = Words { built: &["entries"], later: &[] };
+
+const BREAKER: Words = Words { built: &["failures", "within", "probe_every"], later: &[] };
+
+/// Entries of a table: 66 bytes each.
+const ENTRIES: RangeInclusive<u64> = 64..=16_777_216;
+
+/// More proxies than this have no token each.
+const PROXIES: RangeInclusive<u64> = 1..=100_000;
 
 const RESPONSE: Words = Words {
     built: &["status", "content_type", "body", "headers", "reset", "retry_after_jitter"],
@@ -44,12 +56,25 @@ fn read_policy(reader: &mut Reader, tree: &Tree, environment: Environment) -> Op
     let hash_key = variable(reader, &fields, "hash_secret_env", environment);
     let limiter = limiter(reader, &fields, environment);
     let classes = classes::read(reader, &fields);
-    let rule = rules::read(reader, &fields, &classes, hash_key.map(HashKey::new));
+    let proxies = fields.get("proxies").and_then(|(tree, path)| within(reader, &path, tree, PROXIES));
+    let table_entries = match fields.get("table") {
+        Some((tree, path)) => table(reader, &path, tree),
+        None => Some(65_536),
+    };
+    let rule = rules::read(reader, &fields, &classes, hash_key.map(HashKey::new), proxies);
     let response = match fields.get("response") {
         Some((tree, path)) => response(reader, tree, &path),
         None => Some(Response::default()),
     };
-    Some(Policy { namespace: namespace?, limiter: limiter?, classes, rule: rule?, response: response? })
+    Some(Policy {
+        namespace: namespace?,
+        proxies,
+        table_entries: table_entries?,
+        limiter: limiter?,
+        classes,
+        rule: rule?,
+        response: response?,
+    })
 }
 
 fn version(reader: &mut Reader, fields: &Fields) {
@@ -110,6 +135,14 @@ fn limiter(reader: &mut Reader, fields: &Fields, environment: Environment) -> Op
         Some((tree, path)) => timeout(reader, &path, tree),
         None => Some(Ms(20)),
     };
+    let breaker = match fields.get("breaker") {
+        Some((tree, path)) => breaker(reader, &path, tree),
+        None => Some(BreakerLimits::default()),
+    };
+    let new_keys = match fields.get("max_new_keys_per_second") {
+        Some((tree, path)) => new_keys(reader, &path, tree).map(Some),
+        None => Some(None),
+    };
     let authorization = variable(reader, &fields, "auth_env", environment);
     if let (Some(value), Some((_, path))) = (&authorization, fields.get("auth_env"))
         && !is_header_value(value)
@@ -123,7 +156,63 @@ fn limiter(reader: &mut Reader, fields: &Fields, environment: Environment) -> Op
         authority: authority?,
         timeout: timeout?,
         authorization: authorization.map(Credential),
+        breaker: breaker?,
+        max_new_keys_per_second: new_keys?,
     })
+}
+
+/// An integer of a range.
+fn within(reader: &mut Reader, path: &Path, tree: &Tree, range: RangeInclusive<u64>) -> Option<u64> {
+    let number = reader.count(path, tree)?;
+    if !range.contains(&number) {
+        let found = Found::Number(i64::try_from(number).unwrap_or(i64::MAX));
+        reader.note(path, found, "is out of range", format!("write {} to {}", range.start(), range.end()));
+        return None;
+    }
+    Some(number)
+}
+
+fn table(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<u64> {
+    let fields = reader.object(path, tree, TABLE)?;
+    let (tree, path) = reader.needed(&fields, "entries", "write how many tenants the proxy keeps in mind")?;
+    within(reader, &path, tree, ENTRIES)
+}
+
+fn breaker(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<BreakerLimits> {
+    let fields = reader.object(path, tree, BREAKER)?;
+    let default = BreakerLimits::default();
+    let failures = match fields.get("failures") {
+        Some((tree, path)) => reader.count(&path, tree),
+        None => Some(default.failures),
+    };
+    let mut time = |word, default| match fields.get(word) {
+        Some((tree, path)) => breaker_time(reader, &path, tree),
+        None => Some(default),
+    };
+    let (within, probe_every) = (time("within", default.within), time("probe_every", default.probe_every));
+    Some(BreakerLimits { failures: failures?, within: within?, probe_every: probe_every? })
+}
+
+fn breaker_time(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Ms> {
+    let time = reader.duration(path, tree, "write one integer and ms or s, such as 200ms")?;
+    if time < Ms(10) || time > MAX_TIMEOUT {
+        let found = if let Tree::Text(text) = tree { Found::Text(text.clone()) } else { Found::Nothing };
+        reader.note(path, found, "is out of range", "write 10ms to 60s");
+        return None;
+    }
+    Some(time)
+}
+
+/// So many new keys a second, as a limit of their own.
+fn new_keys(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Limit> {
+    let keys = within(reader, path, tree, 1..=1_000_000_000)?;
+    Limit::new(keys, Ms(1000), keys).ok()
+}
+
+impl Default for BreakerLimits {
+    fn default() -> BreakerLimits {
+        BreakerLimits { failures: 5, within: Ms(1000), probe_every: Ms(200) }
+    }
 }
 
 fn timeout(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Ms> {

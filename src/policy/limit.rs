@@ -46,6 +46,13 @@ impl Limit {
         }
     }
 
+    /// The share of one of so many proxies, as exact as the whole: a token takes as many times as long. Its burst holds
+    /// at least one token and the largest cost that meets it, so where that rounds up, the proxies together admit more.
+    pub fn share(self, proxies: u64, largest_cost: u64) -> Limit {
+        let burst = self.burst.checked_div(proxies).unwrap_or(self.burst).max(1).max(largest_cost);
+        Limit { requests: self.requests, period: self.period.times(proxies), burst }
+    }
+
     /// Tokens that come back per period.
     pub fn requests(self) -> u64 {
         self.requests

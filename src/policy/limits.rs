@@ -5,7 +5,7 @@ use super::limit::{self, Limit, NoLimit};
 use super::problem::{Found, Path};
 use super::read::{Fields, Reader, Words};
 use super::tree::Tree;
-use super::{Allowance, Classes, Entry, Tier};
+use super::{Allowance, ClassId, Classes, Entry, Tier};
 
 const LIMIT: Words = Words { built: &["requests", "per", "burst"], later: &[] };
 
@@ -85,9 +85,26 @@ fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree, classes: &
     }
     Some(Tier {
         name: name.to_owned(),
-        entries: entries.into_iter().map(|(_, entry, allowance)| Entry { name: entry.to_owned(), allowance }).collect(),
+        entries: entries
+            .into_iter()
+            .map(|(_, entry, allowance)| Entry { name: entry.to_owned(), allowance, own: None })
+            .collect(),
         by_class,
     })
+}
+
+/// Gives each entry of a tier the share of one of so many proxies.
+pub(super) fn share(tiers: &mut [Tier], classes: &Classes, proxies: u64) {
+    for tier in tiers {
+        for (index, entry) in tier.entries.iter_mut().enumerate() {
+            let meets = |class: ClassId| tier.by_class.get(class.0) == Some(&index);
+            let costs = classes.matches.iter().filter(|class_match| !class_match.exempt && meets(class_match.class));
+            let largest = costs.map(|class_match| class_match.cost).max().unwrap_or(1);
+            if let Allowance::Limited(limit) = entry.allowance {
+                entry.own = Some(limit.share(proxies, largest));
+            }
+        }
+    }
 }
 
 fn allowance(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Allowance> {

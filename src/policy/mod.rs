@@ -30,6 +30,10 @@ use crate::tenant::{HashKey, Storage, Tenant};
 pub struct Policy {
     /// First part of every Redis key, queue name and metric.
     pub namespace: String,
+    /// Among how many proxies a local share is divided.
+    pub proxies: Option<u64>,
+    /// Entries of the proxy's table.
+    pub table_entries: u64,
     /// Where tokens come from.
     pub limiter: Limiter,
     /// How requests are sorted.
@@ -53,6 +57,21 @@ pub struct Limiter {
     pub timeout: Ms,
     /// Value of `Authorization`, if there is one.
     pub authorization: Option<Credential>,
+    /// When it is left alone.
+    pub breaker: BreakerLimits,
+    /// How many keys that this proxy does not know may ask in a second.
+    pub max_new_keys_per_second: Option<Limit>,
+}
+
+/// When a limiter is left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerLimits {
+    /// After so many failed calls,
+    pub failures: u64,
+    /// within this time,
+    pub within: Ms,
+    /// and then asked again about this often.
+    pub probe_every: Ms,
 }
 
 /// A secret that must not be printed.
@@ -110,8 +129,19 @@ pub struct Rule {
     pub default_tier: usize,
     /// The tiers.
     pub tiers: Vec<Tier>,
+    /// Where its tokens are.
+    pub mode: Mode,
     /// What a request gets when the limiter fails.
     pub on_error: OnError,
+}
+
+/// Where a rule's tokens are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In the limiter, which grants every request.
+    Exact,
+    /// In each proxy its share; nobody is asked.
+    Local,
 }
 
 /// Something that a tenant's value is read from.
@@ -167,6 +197,8 @@ pub struct Entry {
     pub name: String,
     /// What it allows.
     pub allowance: Allowance,
+    /// The share of one proxy, where the rule needs one.
+    pub own: Option<Limit>,
 }
 
 /// What an entry allows.
@@ -187,6 +219,8 @@ pub enum OnError {
     Allow,
     /// 503 with Retry-After.
     Deny,
+    /// The proxy's own bucket decides.
+    Local,
 }
 
 /// What clients see.

@@ -7,7 +7,7 @@ use super::problem::{Found, Path, bytes};
 use super::read::{Fields, Reader, Words, is_name};
 use super::sources::NONE;
 use super::tree::Tree;
-use super::{Classes, Missing, OnError, Rule, Source, Tier, limits, sources};
+use super::{Classes, Missing, Mode, OnError, Rule, Source, Tier, limits, sources};
 use crate::tenant::{HashKey, Storage, Tenant};
 
 const RULE: Words = Words {
@@ -17,7 +17,13 @@ const RULE: Words = Words {
 
 const TIER: Words = Words { built: &["tenants", "default"], later: &["sources"] };
 
-pub(super) fn read(reader: &mut Reader, fields: &Fields, classes: &Classes, hash_key: Option<HashKey>) -> Option<Rule> {
+pub(super) fn read(
+    reader: &mut Reader,
+    fields: &Fields,
+    classes: &Classes,
+    hash_key: Option<HashKey>,
+    proxies: Option<u64>,
+) -> Option<Rule> {
     // A variable that is named and absent has been noted already.
     let has_hash_key = fields.get("hash_secret_env").is_some();
     const WANTED: &str = "write a list with one rule";
@@ -29,29 +35,31 @@ pub(super) fn read(reader: &mut Reader, fields: &Fields, classes: &Classes, hash
         reader.note(&path, found, "rules", "write exactly one (several are not built yet)");
         return None;
     };
-    let fields = reader.object(path, tree, RULE)?;
+    let (top, fields) = (fields, reader.object(path, tree, RULE)?);
     let name = reader
         .needed(&fields, "name", "write the name of the rule")
         .and_then(|(tree, path)| reader.name_at(&path, tree));
     limiter(reader, &fields, limiters);
-    mode(reader, &fields);
+    let mode = mode(reader, &fields);
     let sources = sources::read(reader, &fields, has_hash_key);
     let keys = Keys { sources: sources.as_deref(), hash_key: hash_key.unwrap_or_default() };
     let missing = match fields.get("missing") {
         Some((tree, path)) => missing(reader, &path, tree, &keys.hash_key),
         None => Some(Missing::As(keys.none("anonymous"))),
     };
-    let tiers = limits::read(reader, &fields, classes);
+    let mut tiers = limits::read(reader, &fields, classes);
     let (tenants, default_tier) = match fields.get("tier") {
         Some((tree, path)) => tier(reader, &path, tree, tiers.as_deref(), &keys).unwrap_or_default(),
         None => (HashMap::new(), without_tier(reader, &fields, tiers.as_deref())),
     };
-    let on_error = reader
-        .needed(&fields, "on_error", "choose what a request gets when the limiter fails: allow or deny")
-        .and_then(|(tree, path)| {
-            let words = [("allow", OnError::Allow), ("deny", OnError::Deny)];
-            reader.word(&path, tree, &words, &["local"])
-        });
+    let on_error = match mode {
+        Some(Mode::Local) => without_limiter(reader, &fields),
+        _ => on_error(reader, &fields),
+    };
+    if mode == Some(Mode::Local) || on_error == Some(OnError::Local) {
+        let proxies = proxies.or_else(|| without_proxies(reader, top, &fields))?;
+        limits::share(tiers.as_deref_mut().unwrap_or_default(), classes, proxies);
+    }
     let hash_key = keys.hash_key;
     Some(Rule {
         name: name?,
@@ -61,6 +69,7 @@ pub(super) fn read(reader: &mut Reader, fields: &Fields, classes: &Classes, hash
         tenants,
         default_tier: default_tier?,
         tiers: tiers?,
+        mode: mode?,
         on_error: on_error?,
     })
 }
@@ -82,11 +91,35 @@ fn limiter(reader: &mut Reader, fields: &Fields, limiters: Option<&Tree>) {
     }
 }
 
-fn mode(reader: &mut Reader, fields: &Fields) {
-    const WANTED: &str = "write mode: exact (the default, lease, is not built yet)";
-    if let Some((tree, path)) = reader.needed(fields, "mode", WANTED) {
-        reader.word(&path, tree, &[("exact", ())], &["lease", "async", "local"]);
+fn mode(reader: &mut Reader, fields: &Fields) -> Option<Mode> {
+    const WANTED: &str = "write mode: exact or mode: local (the default, lease, is not built yet)";
+    let (tree, path) = reader.needed(fields, "mode", WANTED)?;
+    reader.word(&path, tree, &[("exact", Mode::Exact), ("local", Mode::Local)], &["lease", "async"])
+}
+
+fn on_error(reader: &mut Reader, fields: &Fields) -> Option<OnError> {
+    const WANTED: &str = "choose what a request gets when the limiter fails: allow, deny or local";
+    let (tree, path) = reader.needed(fields, "on_error", WANTED)?;
+    let words = [("allow", OnError::Allow), ("deny", OnError::Deny), ("local", OnError::Local)];
+    reader.word(&path, tree, &words, &[])
+}
+
+/// A rule that asks nobody has no failure to answer.
+fn without_limiter(reader: &mut Reader, fields: &Fields) -> Option<OnError> {
+    if let Some((_, path)) = fields.get("on_error") {
+        reader.note(&path, Found::Nothing, "has no meaning with mode: local", "leave it out");
     }
+    Some(OnError::Deny)
+}
+
+fn without_proxies(reader: &mut Reader, top: &Fields, fields: &Fields) -> Option<u64> {
+    if top.get("proxies").is_some() {
+        // Its problem has been noted already.
+        return None;
+    }
+    let wanted = "write proxies: N at the top, among how many proxies the limit is divided";
+    reader.note(&fields.path, Found::Nothing, "has local buckets, and the number of proxies is missing", wanted);
+    None
 }
 
 /// What the tenants of a rule can be.

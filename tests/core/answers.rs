@@ -191,3 +191,17 @@ fn jitter_is_added_upward_and_at_most_its_part_of_the_wait() {
     assert_eq!(retry_after(&policy, 100_000, 10_001), 100);
     assert_eq!(retry_after(&policy, u64::MAX, u64::MAX), u64::MAX / 1000 + 1);
 }
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_breaker_that_probes_seldom_says_when_to_come_back() {
+    let text = r#"{"version": 1, "rules": [{"name": "r", "key": [{"constant": "all"}], "mode": "exact", "limits": "1/s",
+        "on_error": "deny"}], "limiters": {"main": {"transport": "webdis", "cluster": "c",
+        "breaker": {"probe_every": "2500ms"}}}}"#;
+    let policy = weir::policy::Policy::from_host(text.as_bytes(), &|_| None).unwrap();
+    for (failure, seconds) in [(Failure::Breaker, "3"), (Failure::Timeout, "1")] {
+        let Answer::Refuse(refusal) = answer(&policy, &Outcome::Failed(failure), weir::clock::Ms(0), 0) else {
+            panic!("{failure:?} was to be refused");
+        };
+        assert!(refusal.headers.contains(&("retry-after", seconds.to_owned())), "{refusal:?}");
+    }
+}

@@ -9,9 +9,12 @@ use std::rc::Rc;
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::answer::{Answer, Refusal};
 use weir::clock::{Ms, Now};
-use weir::flow::{CallId, CallOwner, Decision, Flow, Plan, Step, Ticket, decide};
+use weir::flow::{Arrival, CallId, CallOwner, Decision, Flow, Step, Ticket, decide};
 use weir::limiter::webdis::MAX_RUNS;
 use weir::limiter::{Failure, HttpEnd};
+use weir::plan::Plan;
+use weir::policy::Mode;
+use weir::pool::Nowhere;
 use weir::rule::Ask;
 
 use crate::made::{Sent, limit, policy_of};
@@ -25,7 +28,7 @@ fn plan(id: u64, timeout: u64, on_error: &str) -> Rc<Plan> {
         r#", "response": {"retry_after_jitter": 0}"#,
     );
     policy.limiter.timeout = Ms(timeout);
-    Rc::new(Plan { id, policy })
+    Rc::new(Plan::new(id, policy, &Nowhere, (1, 2)))
 }
 
 struct Vm {
@@ -39,7 +42,7 @@ struct Vm {
 
 impl Vm {
     fn new(owner: CallOwner) -> Vm {
-        let flow = Flow::new(owner, 1);
+        let flow = Flow::new(owner, 1, Box::new(Nowhere));
         Vm { flow, plan: plan(1, 20, "deny"), now: 0, tickets: BTreeMap::new(), calls: vec![], timeouts: vec![] }
     }
 
@@ -59,8 +62,9 @@ impl Vm {
     }
 
     fn comes_for(&mut self, key: &str, name: &'static str, cost: u64) -> Vec<String> {
-        let ask = Ask { key: key.to_owned(), limit: limit(60, 60, 60), cost };
-        let (ticket, steps) = self.flow.wait(&self.plan.clone(), ask, name, self.now());
+        let ask = Ask { key: key.to_owned(), limit: limit(60, 60, 60), cost, mode: Mode::Exact, own: None };
+        let (arrival, steps) = self.flow.arrive(&self.plan.clone(), ask, name, self.now());
+        let Arrival::Waits(ticket) = arrival else { panic!("{arrival:?}") };
         self.tickets.insert(name, ticket);
         self.tell(steps)
     }

@@ -8,9 +8,11 @@ use wasm_bindgen_test::wasm_bindgen_test;
 use weir::answer::{Answer, Header, Refusal};
 use weir::bucket::{Run, runs};
 use weir::clock::{Ms, Now};
-use weir::flow::{Call, CallId, CallOwner, Flow, Plan, Step, Ticket};
+use weir::flow::{Arrival, Call, CallId, CallOwner, Flow, Step, Ticket};
 use weir::limiter::{Failure, HttpEnd};
-use weir::policy::{Limit, OnError};
+use weir::plan::Plan;
+use weir::policy::{Limit, Mode, OnError};
+use weir::pool::Nowhere;
 use weir::rule::Ask;
 
 use crate::made::{Random, limit, policy_of, rounds};
@@ -121,7 +123,7 @@ impl History {
         });
         History {
             owner,
-            flow: Flow::new(owner, random.next()),
+            flow: Flow::new(owner, random.next(), Box::new(Nowhere)),
             plans: PLANS.with(Clone::clone),
             plan: random.below(3) as usize,
             now: random.below(3),
@@ -196,8 +198,9 @@ impl History {
         if self.owner == CallOwner::Root {
             self.queues.entry((plan, key)).or_default().push_back(waiter);
         }
-        let ask = Ask { key: format!("k{key}"), limit: self.buckets[key].limit, cost };
-        let (ticket, steps) = self.flow.wait(&self.plans[plan].clone(), ask, waiter, self.now());
+        let ask = Ask { key: format!("k{key}"), limit: self.buckets[key].limit, cost, mode: Mode::Exact, own: None };
+        let (arrival, steps) = self.flow.arrive(&self.plans[plan].clone(), ask, waiter, self.now());
+        let Arrival::Waits(ticket) = arrival else { panic!("{arrival:?}") };
         self.waiters[waiter].ticket = Some(ticket);
         self.look(steps, Told::Arrival(waiter));
     }
@@ -398,7 +401,7 @@ impl History {
         if let Some(failure) = failure {
             let by_policy = match self.plans[at.plan].policy.rule.on_error {
                 OnError::Allow => 200,
-                OnError::Deny => 503,
+                OnError::Deny | OnError::Local => 503,
             };
             assert_eq!((status, number("x-ratelimit-remaining")), (by_policy, None));
             self.finished[2] += 1;
@@ -480,7 +483,7 @@ thread_local! {
             let key = r#"[{"constant": "all"}]"#;
             let mut policy = policy_of(key, r#""60/m""#, &format!(r#", "on_error": "{on_error}""#), "");
             policy.limiter.timeout = Ms(timeout);
-            Rc::new(Plan { id, policy })
+            Rc::new(Plan::new(id, policy, &Nowhere, (1, 2)))
         })
         .into();
 }

@@ -1,9 +1,12 @@
 //! What tests make up: policies, requests, chance.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use weir::clock::Ms;
 use weir::policy::{Environment, Limit, Policy};
+use weir::pool::{Lost, Over, Store};
 use weir::request::Request;
 
 pub const ENVIRONMENT: Environment = &|name| (name == "WEIR_HASH_SECRET").then(|| "secret".to_owned());
@@ -61,6 +64,84 @@ impl Request for Sent {
     fn header(&self, name: &str) -> Option<Vec<u8>> {
         self.read.borrow_mut().push(name.to_owned());
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
+    }
+}
+
+/// Shared data in memory; clones are other workers' hands on the same.
+#[derive(Clone, Debug, Default)]
+pub struct Shared(Rc<RefCell<Values>>);
+
+#[derive(Debug, Default)]
+struct Values {
+    /// By name, with their numbers, which start from 1.
+    values: BTreeMap<String, (Vec<u8>, u32)>,
+    /// So many puts more come too late.
+    lost: u32,
+    gets: u64,
+    puts: u64,
+}
+
+impl Shared {
+    /// The next puts come too late, as if another worker had written meanwhile.
+    pub fn lose(&self, puts: u32) {
+        self.0.borrow_mut().lost = puts;
+    }
+
+    /// All is gone.
+    pub fn wipe(&self) {
+        self.0.borrow_mut().values.clear();
+    }
+
+    /// Somebody who is not asked writes.
+    pub fn set(&self, name: &str, value: &[u8]) {
+        let mut inside = self.0.borrow_mut();
+        let number = inside.values.get(name).map_or(1, |(_, number)| number + 1);
+        inside.values.insert(name.to_owned(), (value.to_vec(), number));
+    }
+
+    pub fn value(&self, name: &str) -> Option<Vec<u8>> {
+        self.0.borrow().values.get(name).map(|(value, _)| value.clone())
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.0.borrow().values.keys().cloned().collect()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.0.borrow().values.values().map(|(value, _)| value.len()).sum()
+    }
+
+    /// How often it was read and written.
+    pub fn uses(&self) -> [u64; 2] {
+        let inside = self.0.borrow();
+        [inside.gets, inside.puts]
+    }
+}
+
+impl Store for Shared {
+    fn get(&self, name: &str) -> Option<(Vec<u8>, u32)> {
+        let mut inside = self.0.borrow_mut();
+        inside.gets += 1;
+        inside.values.get(name).cloned()
+    }
+
+    fn put(&self, name: &str, value: &[u8], over: Over) -> Result<(), Lost> {
+        let mut inside = self.0.borrow_mut();
+        inside.puts += 1;
+        if inside.lost > 0 {
+            inside.lost -= 1;
+            if let Some((_, number)) = inside.values.get_mut(name) {
+                *number += 1;
+            }
+            return Err(Lost);
+        }
+        let next = match (inside.values.get(name), over) {
+            (None, Over::Nothing) => 1,
+            (Some((_, number)), Over::This(of)) if *number == of => number + 1,
+            _ => return Err(Lost),
+        };
+        inside.values.insert(name.to_owned(), (value.to_vec(), next));
+        Ok(())
     }
 }
 

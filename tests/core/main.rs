@@ -13,6 +13,8 @@ mod histories;
 mod limits;
 mod panics;
 mod paths;
+mod plans;
+mod pool;
 mod requests;
 mod rules;
 mod tenants;

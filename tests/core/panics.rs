@@ -54,6 +54,14 @@ fn no_bytes_that_a_host_hands_on_as_a_policy() {
 fn tree(random: &mut Random, depth: u64) -> Tree {
     let words = [
         "version",
+        "proxies",
+        "table",
+        "entries",
+        "breaker",
+        "failures",
+        "within",
+        "probe_every",
+        "max_new_keys_per_second",
         "limiters",
         "main",
         "transport",
@@ -76,6 +84,7 @@ fn tree(random: &mut Random, depth: u64) -> Tree {
         "trusted",
         "mode",
         "exact",
+        "local",
         "limits",
         "default",
         "requests",
@@ -113,10 +122,12 @@ fn tree(random: &mut Random, depth: u64) -> Tree {
 #[wasm_bindgen_test(unsupported = test)]
 fn no_tree_of_the_words_of_the_language() {
     let mut random = Random(4);
-    let good = r#"{"version": 1, "limiters": {"main": {"transport": "webdis", "cluster": "webdis", "timeout": "1s"}},
+    let good = r#"{"version": 1, "proxies": 3, "table": {"entries": 64},
+        "limiters": {"main": {"transport": "webdis", "cluster": "webdis", "timeout": "1s", "max_new_keys_per_second": 9,
+            "breaker": {"failures": 5, "within": "1s", "probe_every": "200ms"}}},
         "classes": [{"class": "write", "match": {"methods": ["POST"], "path": "/a/**"}, "cost": 2}],
         "rules": [{"name": "r", "key": [{"header": {"name": "x", "trusted": true}}, {"constant": "all"}], "mode": "exact",
-            "missing": {"as": "nobody"}, "tier": {"default": "a", "tenants": {"header.x": "b"}}, "on_error": "allow",
+            "missing": {"as": "nobody"}, "tier": {"default": "a", "tenants": {"header.x": "b"}}, "on_error": "local",
             "limits": {"a": {"default": "5/m", "write": {"requests": 3, "per": "1s", "burst": 4}}, "b": "unlimited"}}],
         "response": {"status": 429, "headers": [], "retry_after_jitter": 0.5}}"#;
     let good = Tree::from_host(good.as_bytes()).expect("a policy");
@@ -124,7 +135,7 @@ fn no_tree_of_the_words_of_the_language() {
     for _ in 0..rounds(20_000) {
         let mut mutant = good.clone();
         // One subtree of the good policy becomes anything.
-        let nth = random.below(60);
+        let nth = random.below(70);
         replace(&mut mutant, &mut nth.clone(), &mut random);
         for tree in [mutant, tree(&mut random, 5)] {
             for problem in Policy::from_tree(&tree, ENVIRONMENT).err().unwrap_or_default() {

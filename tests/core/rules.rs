@@ -1,7 +1,7 @@
 //! Which limit applies, under which key, and what is read for it.
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::policy::Policy;
+use weir::policy::{Mode, Policy};
 use weir::rule::{Ask, Ruling, judge};
 
 use crate::made::{Sent, limit, policy_of};
@@ -37,9 +37,10 @@ fn ruling(policy: &Policy, method: &str, path: &str, user: &str) -> String {
         Ruling::Pass => "pass".to_owned(),
         Ruling::Malformed => "malformed".to_owned(),
         Ruling::Forbidden => "forbidden".to_owned(),
-        Ruling::Ask(Ask { key, limit, cost }) => {
+        Ruling::Ask(Ask { key, limit, cost, mode: Mode::Exact, own: None }) => {
             format!("{key} {}/{} burst {} cost {cost}", limit.requests(), limit.period().0, limit.burst())
         }
+        Ruling::Ask(ask) => panic!("{ask:?}"),
     }
 }
 
@@ -93,6 +94,8 @@ fn a_key_names_namespace_tenant_rule_entry_period_and_format() {
         key: "rl:{authorization.~4360c67bc81025114044578d7c4e8e0f}:per-key:default:86400000:t1".to_owned(),
         limit: limit(1, 86_400, 1),
         cost: 1,
+        mode: Mode::Exact,
+        own: None,
     };
     assert_eq!(judge(&secret, &sent), Ruling::Ask(wanted));
 }
@@ -171,4 +174,16 @@ fn nothing_is_read_that_the_policy_does_not_ask_for() {
     let sent = Sent::new(&[]);
     judge(&policy_of(constant, r#""60/m""#, "", paths), &sent);
     assert_eq!(sent.read(), [":path"]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn limits_that_are_near_each_other_are_told_apart() {
+    let mut epochs = std::collections::BTreeSet::new();
+    for requests in 1..=60 {
+        for burst in 1..=60 {
+            let limit = limit(requests, 60, burst);
+            epochs.insert(Ask { key: String::new(), limit, cost: 1, mode: Mode::Exact, own: None }.epoch());
+        }
+    }
+    assert_eq!(epochs.len(), 3600);
 }

@@ -6,10 +6,13 @@
 #![allow(clippy::disallowed_methods, reason = "the bans are for the core; this is outside")]
 
 mod canary;
+mod chaos;
 mod failure;
 mod limit;
 mod policy;
+mod pool;
 mod rig;
+mod trap;
 
 /// Proxies fetch the module, and each VM keeps it.
 const MOST_BYTES: u64 = 500_000;

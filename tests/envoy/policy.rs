@@ -147,3 +147,18 @@ fn bytes_that_are_no_text_are_a_tenant_like_any_other() {
     assert_eq!(keys, ["rl:{user.%FF%FE%80%20%C3}:per-user:default:86400000:t1"]);
     rig.assert_no_errors_logged();
 }
+
+#[test]
+fn two_versions_of_a_policy_on_one_bucket_admit_no_more_than_the_larger_one() {
+    // A rollout: one Envoy has the new limit already.
+    let mut rig = Rig::start(&policy("20/d", "2s", "deny"), Options::default());
+    rig.envoys[1].push_policy(&policy("50/d", "2s", "deny")).unwrap();
+    let ports = rig.ports();
+    let admitted =
+        |port: u16, sent: usize| count(&answers(weir_stack::burst(&[port], 8, &vec![of("acme"); sent])), 200);
+    // A bucket that the larger limit has touched holds what is left of the larger burst, cut when the smaller asks.
+    assert_eq!(admitted(ports[1], 10), 10);
+    assert_eq!(admitted(ports[0], 15), 15, "40 were left, and the smaller limit holds 20");
+    assert_eq!(admitted(ports[1], 40), 5, "what was cut off does not come back");
+    rig.assert_no_errors_logged();
+}

@@ -33,6 +33,8 @@ pub struct Options<'a> {
     pub basic_auth: Option<&'a str>,
     pub upstream_headers: &'a [(&'a str, &'a str)],
     pub expect_ready: bool,
+    pub concurrency: u32,
+    pub module: PathBuf,
 }
 
 impl Default for Options<'_> {
@@ -45,6 +47,8 @@ impl Default for Options<'_> {
             basic_auth: None,
             upstream_headers: &[],
             expect_ready: true,
+            concurrency: 2,
+            module: module(),
         }
     }
 }
@@ -57,6 +61,13 @@ pub struct Rig {
     pub redis: Redis,
     _scratch: Scratch,
     _turn: MutexGuard<'static, ()>,
+}
+
+/// The module that traps when it is told to.
+pub fn trapping_module() -> PathBuf {
+    let module = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/target/trap/wasm32-wasip1/release/weir.wasm"));
+    assert!(module.is_file(), "{} is missing; `make trapping-module` builds it", module.display());
+    module
 }
 
 pub fn module() -> PathBuf {
@@ -75,7 +86,6 @@ impl Rig {
 
     pub fn listening(listeners: Listeners<'_>, options: Options<'_>) -> Rig {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let module = module();
         let scratch = Scratch::new().unwrap();
         let redis = Redis::start(&scratch, RedisOptions::default()).unwrap();
         let webdis = WebdisOptions { basic_auth: options.basic_auth };
@@ -100,9 +110,9 @@ impl Rig {
         };
         let envoys = (0..options.envoys)
             .map(|_| {
-                let base = EnvoyOptions::new(&module, "", peer.upstream_port(), limiter_port);
-                let expect_ready = options.expect_ready;
-                let options = EnvoyOptions { listeners, env: options.env, drain_s: 10, expect_ready, ..base };
+                let base = EnvoyOptions::new(&options.module, "", peer.upstream_port(), limiter_port);
+                let Options { env, expect_ready, concurrency, .. } = options;
+                let options = EnvoyOptions { listeners, env, drain_s: 10, expect_ready, concurrency, ..base };
                 Envoy::start(&scratch, options).unwrap()
             })
             .collect();
@@ -134,6 +144,14 @@ impl Rig {
         for envoy in &self.envoys {
             assert_eq!(envoy.errors(), Vec::<String>::new(), "an Envoy has logged errors");
         }
+    }
+}
+
+impl Rig {
+    /// As [`Rig::assert_no_errors_logged`], for the Envoys that have not been killed.
+    pub fn assert_no_errors_logged_by_living(&mut self) {
+        self.envoys.retain_mut(Envoy::is_running);
+        self.assert_no_errors_logged();
     }
 }
 

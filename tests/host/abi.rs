@@ -136,6 +136,37 @@ unsafe extern "C" fn proxy_replace_header_map_value(
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn proxy_get_shared_data(
+    key: *const u8,
+    key_size: usize,
+    data: *mut *mut u8,
+    size: *mut usize,
+    number: *mut u32,
+) -> u32 {
+    let key = unsafe { text(key, key_size) };
+    let (value, found) = match fake(|host| host.get_shared_data(key)) {
+        Ok((value, found)) => (Ok(value), found),
+        Err(status) => (Err(status), 0),
+    };
+    unsafe {
+        *number = found;
+        give(value, data, size)
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn proxy_set_shared_data(
+    key: *const u8,
+    key_size: usize,
+    value: *const u8,
+    value_size: usize,
+    number: u32,
+) -> u32 {
+    let (key, value) = unsafe { (text(key, key_size), bytes(value, value_size)) };
+    fake(|host| host.set_shared_data(key, value, number))
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn proxy_register_shared_queue(name: *const u8, size: usize, id: *mut u32) -> u32 {
     let name = unsafe { text(name, size) };
     let result = fake(|host| host.register_queue(name));
@@ -231,7 +262,6 @@ absent! {
     proxy_get_log_level
     proxy_get_metric
     proxy_get_property
-    proxy_get_shared_data
     proxy_get_status
     proxy_grpc_call
     proxy_grpc_cancel
@@ -244,5 +274,4 @@ absent! {
     proxy_set_buffer_bytes
     proxy_set_header_map_pairs
     proxy_set_property
-    proxy_set_shared_data
 }

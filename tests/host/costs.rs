@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::fake::Phase;
-use crate::policy::{grants, policy};
+use crate::policy::{grants, local, policy};
 use crate::proxy::{Proxy, in_vm};
 
 /// The policy of the dearest request that there is: its class is told by path and method, and it is limited.
@@ -79,6 +79,7 @@ fn a_limited_request_that_is_alone() {
             "get_header request :path",
             "get_header request x-user-id",
             "get_current_time",
+            "get_shared_data table", // nothing is known of the bucket
             "enqueue",
         ];
         assert_eq!(proxy.trace(), arrival);
@@ -125,6 +126,7 @@ fn one_more_in_a_group_costs_its_headers_the_time_and_its_end() {
                 "get_header request :method",
                 "get_header request x-user-id",
                 "get_current_time",
+                "get_shared_data table",
             ]
         );
         proxy.run();
@@ -138,6 +140,8 @@ fn one_more_in_a_group_costs_its_headers_the_time_and_its_end() {
                 "get_header call :status",
                 "get_buffer call body",
                 "get_current_time",
+                "get_shared_data table", // the bucket is dry
+                "set_shared_data table",
                 "set_effective_context 2",
                 "continue_stream",
                 "set_effective_context 3",
@@ -149,17 +153,17 @@ fn one_more_in_a_group_costs_its_headers_the_time_and_its_end() {
 }
 
 #[test]
-fn a_tick_with_nobody_waiting_costs_the_time() {
+fn a_tick_with_nobody_waiting_costs_the_time_and_a_look_at_the_breaker() {
     in_vm(|proxy| {
         let root = proxy.root(&policy(&[]));
         proxy.trace();
         proxy.tick(root);
-        assert_eq!(proxy.trace(), ["get_current_time"]);
+        assert_eq!(proxy.trace(), ["get_shared_data breaker", "get_current_time"]);
     });
 }
 
 #[test]
-fn a_failure_costs_a_counter_more_and_now_and_then_a_line_of_log() {
+fn a_failure_costs_the_breaker_and_a_counter_more_and_now_and_then_a_line_of_log() {
     in_vm(|proxy| {
         let root = proxy.root(&policy(&[]));
         for log in [&["log 3"][..], &[]] {
@@ -167,11 +171,98 @@ fn a_failure_costs_a_counter_more_and_now_and_then_a_line_of_log() {
             proxy.run();
             proxy.trace();
             proxy.reset(&proxy.call());
-            let mut calls = vec!["set_effective_context 1", "get_current_time", "increment_metric rl.degraded.reset"];
+            let mut calls = vec![
+                "set_effective_context 1",
+                "get_current_time",
+                "get_shared_data breaker",
+                "set_shared_data breaker",
+                "increment_metric rl.degraded.reset",
+            ];
             calls.extend(log);
             let name_stream = format!("set_effective_context {stream}");
             calls.extend([name_stream.as_str(), "send_local_response 503"]);
             assert_eq!(proxy.trace(), calls);
         }
+    });
+}
+
+/// The headers of a request under the usual policy, and the time.
+const ARRIVAL: [&str; 4] =
+    ["get_header request :path", "get_header request :method", "get_header request x-user-id", "get_current_time"];
+
+#[track_caller]
+fn assert_arrives(proxy: &Proxy, root: u32, then: &[&str]) -> u32 {
+    proxy.trace();
+    let stream = proxy.get(root, "u1");
+    assert_eq!(proxy.trace(), [&ARRIVAL[..], then].concat());
+    stream
+}
+
+#[test]
+fn a_request_of_a_bucket_that_is_known_to_be_dry_costs_one_read() {
+    in_vm(|proxy| {
+        let root = proxy.root(&policy(&[]));
+        proxy.get(root, "u1");
+        proxy.run();
+        proxy.answer(grants(0, &[0]));
+        assert_arrives(proxy, root, &["get_shared_data table", "send_local_response 429"]);
+    });
+}
+
+#[test]
+fn a_request_of_a_local_bucket_costs_one_read_and_one_write() {
+    in_vm(|proxy| {
+        let root = proxy.root(&local(&[]));
+        let stream = assert_arrives(proxy, root, &["get_shared_data table", "set_shared_data table"]);
+        assert_eq!(proxy.phase(stream), Phase::Passed);
+        proxy.gets(root, "u1", 29);
+        let refused = ["get_shared_data table", "set_shared_data table", "send_local_response 429"];
+        assert_arrives(proxy, root, &refused);
+    });
+}
+
+#[test]
+fn a_request_while_the_limiter_is_left_alone_costs_one_read_and_a_counter() {
+    for on_error in ["deny", "allow", "local"] {
+        let changes = [("/rules/0/on_error", json!(on_error)), ("/proxies", json!(2))];
+        in_vm(|proxy| {
+            let root = proxy.root(&policy(&changes));
+            for _ in 0..5 {
+                proxy.get(root, "u1");
+                proxy.run();
+                proxy.reset(&proxy.call());
+            }
+            let counter = "increment_metric rl.degraded.breaker";
+            match on_error {
+                "deny" => assert_arrives(proxy, root, &["get_shared_data table", counter, "send_local_response 503"]),
+                "allow" => assert_arrives(proxy, root, &["get_shared_data table", counter]),
+                _ => {
+                    let own = ["get_shared_data table", "get_shared_data table", "set_shared_data table", counter];
+                    assert_arrives(proxy, root, &own)
+                }
+            };
+            // The probe.
+            proxy.advance(200);
+            let probe = ["get_shared_data table", "get_shared_data breaker", "set_shared_data breaker", "enqueue"];
+            assert_arrives(proxy, root, &probe);
+            proxy.run();
+            proxy.trace();
+            proxy.answer(grants(59, &[1]));
+            assert_eq!(proxy.trace()[4..6], ["get_shared_data breaker", "set_shared_data breaker"]);
+            assert_arrives(proxy, root, &["get_shared_data table", "enqueue"]);
+        });
+    }
+}
+
+#[test]
+fn a_request_of_a_new_key_costs_one_more_read_and_write_where_they_are_counted() {
+    in_vm(|proxy| {
+        let root = proxy.root(&policy(&[("/limiters/main/max_new_keys_per_second", json!(1))]));
+        let counted = ["get_shared_data table", "get_shared_data table", "set_shared_data table", "enqueue"];
+        assert_arrives(proxy, root, &counted);
+        proxy.run();
+        proxy.answer(grants(59, &[1]));
+        // It is known now.
+        assert_arrives(proxy, root, &["get_shared_data table", "enqueue"]);
     });
 }

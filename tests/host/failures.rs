@@ -8,19 +8,19 @@ use crate::fake::Phase;
 use crate::policy::{NOSCRIPT, UNAVAILABLE, UNTOUCHED, grants_by, passed};
 use crate::proxy::{Proxy, START_MS, with_policy};
 
-struct Row {
-    name: &'static str,
-    cluster: &'static str,
+pub struct Row {
+    pub name: &'static str,
+    pub cluster: &'static str,
     /// What happens after the call was made.
-    then: fn(&Proxy),
-    reason: &'static str,
-    calls: i64,
+    pub then: fn(&Proxy),
+    pub reason: &'static str,
+    pub calls: i64,
 }
 
 const NOSCRIPT_BY_TEXT: &str = r#"{"EVAL":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#;
 
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
+pub const ROWS: &[Row] = &[
     Row { name: "no answer in time",            cluster: "webdis",   then: |proxy| proxy.advance(20),                     reason: "timeout",         calls: 1 },
     Row { name: "reset",                        cluster: "webdis",   then: |proxy| proxy.reset(&proxy.call()),            reason: "reset",           calls: 1 },
     Row { name: "a status that is no text",     cluster: "webdis",   then: |proxy| proxy.reply(&proxy.call(), [0xff], ""), reason: "reset",          calls: 1 },
@@ -53,7 +53,7 @@ const ROWS: &[Row] = &[
 
 const GRANTED: &str = r#"{"EVALSHA":[3540000,1000,1]}"#;
 
-fn counts(calls: i64, degraded: &[(&str, i64)]) -> BTreeMap<String, i64> {
+pub fn counts(calls: i64, degraded: &[(&str, i64)]) -> BTreeMap<String, i64> {
     let degraded = degraded.iter().map(|(reason, count)| (format!("rl.degraded.{reason}"), *count));
     let calls = ("rl.limiter.main.calls".to_owned(), calls);
     // A counter that was never counted up is not there.

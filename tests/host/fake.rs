@@ -9,10 +9,13 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 
+use crate::space::Space;
+
 pub const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
 const BAD_ARGUMENT: u32 = 2;
 const EMPTY: u32 = 7;
+const CAS_MISMATCH: u32 = 8;
 const INTERNAL_FAILURE: u32 = 10;
 
 const LOG_ERROR: u32 = 4;
@@ -70,6 +73,8 @@ pub struct Fake {
     pub metrics: Vec<String>,
     pub counts: BTreeMap<String, i64>,
     pub after_callback: VecDeque<AfterCallback>,
+    /// Of the VM's vm_id, maybe with other VMs.
+    pub space: Space,
     /// What the filter did that no filter may do.
     pub violations: Vec<String>,
 }
@@ -235,6 +240,19 @@ impl Fake {
     pub fn dequeue(&mut self, queue: u32) -> Result<Vec<u8>, u32> {
         self.trace("dequeue");
         self.queues.get_mut(queue as usize).ok_or(NOT_FOUND)?.items.pop_front().ok_or(EMPTY)
+    }
+
+    pub fn get_shared_data(&mut self, key: &str) -> Result<(Vec<u8>, u32), u32> {
+        self.trace(format!("get_shared_data {}", Space::part(key)));
+        self.space.get(key).ok_or(NOT_FOUND)
+    }
+
+    pub fn set_shared_data(&mut self, key: &str, value: &[u8], number: u32) -> u32 {
+        self.trace(format!("set_shared_data {}", Space::part(key)));
+        if number == 0 {
+            self.violation("shared data is overwritten, whoever has written it");
+        }
+        if self.space.set(key, value, number) { OK } else { CAS_MISMATCH }
     }
 
     pub fn continue_stream(&mut self, kind: u32) -> u32 {

@@ -17,9 +17,12 @@ mod failures;
 mod fake;
 mod policies;
 mod policy;
+mod pool;
 mod proxy;
 mod secrets;
+mod space;
 mod storm;
+mod vms;
 mod waiting;
 
 // Without this the module would not be linked.

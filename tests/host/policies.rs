@@ -27,11 +27,24 @@ const OTHER_KEY: &str = "rl:{user.u1}:other:default:60000:t1";
 fn a_policy_defines_its_counters_and_its_ticks() {
     in_vm(|proxy| {
         let root = proxy.root(&policy(&[]));
-        let reasons =
-            ["timeout", "reset", "status", "unreadable", "oversized", "redis", "unknown_cluster", "unreachable"];
+        let reasons = [
+            "timeout",
+            "reset",
+            "status",
+            "unreadable",
+            "oversized",
+            "redis",
+            "unknown_cluster",
+            "unreachable",
+            "breaker",
+            "new_keys",
+        ];
         let mut calls = vec!["get_buffer configuration".to_owned(), "define_metric rl.limiter.main.calls".to_owned()];
         calls.extend(reasons.map(|reason| format!("define_metric rl.degraded.{reason}")));
-        calls.extend(["register_queue", "log 2", "set_tick_period 10"].map(str::to_owned));
+        calls.extend(
+            ["register_queue", "get_shared_data seed", "set_shared_data seed", "log 2", "set_tick_period 10"]
+                .map(str::to_owned),
+        );
         assert_eq!(proxy.trace(), calls);
         for (timeout, period) in [("1ms", 5), ("9ms", 5), ("20ms", 10), ("90ms", 45), ("100ms", 50), ("60s", 50)] {
             assert!(proxy.configure(root, policy(&[("/limiters/main/timeout", json!(timeout))]).to_string()));

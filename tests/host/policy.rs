@@ -31,6 +31,19 @@ pub fn policy(changes: &[(&str, Value)]) -> Value {
         }],
         "response": {"retry_after_jitter": 0},
     });
+    set(&mut policy, changes);
+    policy
+}
+
+/// The same with buckets of the proxy's own: 30 tokens in each of two proxies.
+pub fn local(changes: &[(&str, Value)]) -> Value {
+    let mut policy = policy(&[("/proxies", json!(2)), ("/rules/0/mode", json!("local"))]);
+    policy["rules"][0].as_object_mut().expect("a rule").remove("on_error");
+    set(&mut policy, changes);
+    policy
+}
+
+fn set(policy: &mut Value, changes: &[(&str, Value)]) {
     for (pointer, value) in changes {
         let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
         let parent = policy.pointer_mut(parent).expect("a place in the policy");
@@ -39,7 +52,6 @@ pub fn policy(changes: &[(&str, Value)]) -> Value {
             object => object[field] = value.clone(),
         }
     }
-    policy
 }
 
 /// The reply under 60/m: tokens left, and how many of each run were granted.

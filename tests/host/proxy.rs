@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::abi;
 use crate::fake::{AfterCallback, Call, Headers, Phase, Root, Stream, fake};
 use crate::policy::policy;
+use crate::space::Space;
 
 /// 2023-11-14 22:13:20 UTC.
 pub const START_MS: u64 = 1_700_000_000_000;
@@ -26,6 +27,12 @@ pub struct Proxy {
 
 /// Runs a case in a fresh VM.
 pub fn in_vm<T: Send>(case: impl FnOnce(&Proxy) -> T + Send) -> T {
+    let result = thread::scope(|scope| scope.spawn(|| in_this_thread(&Space::default(), case)).join());
+    result.unwrap_or_else(|panic| panic::resume_unwind(panic))
+}
+
+/// Runs a case in a fresh VM of this thread, which must not have had one, with this shared data.
+pub fn in_this_thread<T>(space: &Space, case: impl FnOnce(&Proxy) -> T) -> T {
     static FIRST: Once = Once::new();
     FIRST.call_once(|| {
         // SAFETY: every case starts here, and nobody reads the environment except through std.
@@ -37,17 +44,16 @@ pub fn in_vm<T: Send>(case: impl FnOnce(&Proxy) -> T + Send) -> T {
         // The SDK's logger belongs to the process, and two threads that set it at once would panic.
         abi::_initialize();
     });
-    let run = || {
-        abi::_initialize();
-        fake(|host| host.now_ms = START_MS);
-        let result = case(&Proxy { thread: PhantomData });
-        let (violations, errors) = fake(|host| (std::mem::take(&mut host.violations), host.take_errors()));
-        assert_eq!(violations, Vec::<String>::new());
-        assert_eq!(errors, Vec::<String>::new());
-        result
-    };
-    let result = thread::scope(|scope| scope.spawn(run).join());
-    result.unwrap_or_else(|panic| panic::resume_unwind(panic))
+    abi::_initialize();
+    fake(|host| {
+        host.now_ms = START_MS;
+        host.space = space.clone();
+    });
+    let result = case(&Proxy { thread: PhantomData });
+    let (violations, errors) = fake(|host| (std::mem::take(&mut host.violations), host.take_errors()));
+    assert_eq!(violations, Vec::<String>::new());
+    assert_eq!(errors, Vec::<String>::new());
+    result
 }
 
 /// The same with the usual policy and these changes, and its root.
@@ -222,6 +228,15 @@ impl Proxy {
         fake(|host| host.calls.values().cloned().collect())
     }
 
+    pub fn call_count(&self) -> usize {
+        self.calls().len()
+    }
+
+    /// How many requests wait.
+    pub fn paused(&self) -> usize {
+        fake(|host| host.streams.values().filter(|stream| stream.phase == Phase::Paused).count())
+    }
+
     /// The only call that is out.
     pub fn call(&self) -> Call {
         let mut calls = self.calls();
@@ -328,6 +343,11 @@ impl Proxy {
     /// What was logged as an error, which a case has to take.
     pub fn take_errors(&self) -> Vec<String> {
         fake(|host| host.take_errors())
+    }
+
+    /// The shared data of this VM.
+    pub fn space(&self) -> Space {
+        fake(|host| host.space.clone())
     }
 
     pub fn queue_names(&self) -> Vec<String> {

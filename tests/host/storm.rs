@@ -8,17 +8,17 @@ use crate::policy::{NOSCRIPT, policy};
 use crate::proxy::{Proxy, in_vm};
 
 /// SplitMix64.
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 31)) % n
     }
 
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }
 }
@@ -54,7 +54,7 @@ fn whatever_happens_each_request_is_finished_once_and_in_time() {
 impl Storm<'_> {
     fn step(&mut self) {
         let proxy = self.proxy;
-        match self.dice.below(100) {
+        match self.dice.below(103) {
             0..45 => {
                 let root = self.dice.pick(&self.roots);
                 let user = self.dice.pick(&["u1", "u2", "u3"]);
@@ -90,6 +90,20 @@ impl Storm<'_> {
             98 => {
                 assert!(!proxy.configure(self.dice.pick(&self.roots), "{}"));
                 proxy.take_errors();
+            }
+            99 => proxy.space().wipe(),
+            100 => {
+                let dice = &mut self.dice;
+                for part in ["table", "breaker"] {
+                    proxy.space().corrupt(part, |value| {
+                        let at = dice.below(1 + value.len() as u64) as usize;
+                        value.get_mut(at).into_iter().for_each(|byte| *byte ^= 0x10);
+                    });
+                }
+            }
+            101 => {
+                let (part, writes) = (self.dice.pick(&["table", "breaker"]), self.dice.pick(&[1, 7, 8, 20]));
+                proxy.space().lose(part, writes);
             }
             _ if self.roots.len() > 1 => {
                 let at = self.dice.below(self.roots.len() as u64) as usize;

@@ -1,0 +1,489 @@
+//! What a proxy keeps: the table, byte by byte, its own buckets and the breaker.
+
+use std::hash::Hasher;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use wasm_bindgen_test::wasm_bindgen_test;
+use weir::bucket::{Level, Share, Standing};
+use weir::clock::Ms;
+use weir::policy::{BreakerLimits, Limit};
+use weir::pool::breaker::{Breaker, Passage};
+use weir::pool::table::{ENTRY_BYTES, Entry, SET_BYTES, Table, WAYS};
+use weir::pool::{Nowhere, Store};
+
+use crate::made::{Random, Shared, limit, rounds};
+
+/// A table of one set.
+fn one_set(shared: &Shared) -> Table {
+    Table::open(shared, "t", WAYS as u64, (1, 2)).expect("shared data")
+}
+
+fn note(table: &Table, store: &dyn Store, key: &str, epoch: u32, now: u64, means_until: u64) -> Option<()> {
+    table.change(store, table.fingerprint(key), Ms(now), |entry| {
+        (entry.epoch, entry.means_until) = (epoch, Ms(means_until));
+    })
+}
+
+fn epoch(table: &Table, store: &dyn Store, key: &str) -> Option<u32> {
+    table.read(store, table.fingerprint(key)).map(|entry| entry.epoch)
+}
+
+fn level(units: u64, at: u64) -> Option<Level> {
+    Some(Level { units, at: Ms(at) })
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_set_is_these_bytes() {
+    assert_eq!((WAYS, ENTRY_BYTES, SET_BYTES), (8, 64, 528));
+    let shared = Shared::default();
+    let table = one_set(&shared);
+    let of = table.fingerprint("k");
+    assert_eq!(table.read(&shared, of), None);
+    table.change(&shared, of, Ms(12_999), |entry| {
+        assert_eq!(*entry, Entry::default());
+        (entry.epoch, entry.known, entry.own) = (0x0102_0304, level(7, 8), level(9, 10));
+        entry.means_until = Ms(11);
+    });
+    let seed: Vec<u8> = [1_u64, 2].into_iter().flat_map(u64::to_le_bytes).collect();
+    assert_eq!((shared.names(), shared.value("t.seed")), (vec!["t.1.0".to_owned(), "t.seed".to_owned()], Some(seed)));
+    let mut hasher = SipHasher13::new_with_keys(1, 2);
+    hasher.write(b"k");
+    let mut body = hasher.finish128().as_u128().to_le_bytes().to_vec();
+    body.extend([4, 3, 2, 1, 12, 0, 0, 0]);
+    body.extend([7_u64, 8, 9, 10, 11].into_iter().flat_map(u64::to_le_bytes));
+    assert_eq!(body.len(), 64);
+    body.resize(512, 0);
+    let mut hasher = SipHasher13::new_with_keys(2, 1);
+    hasher.write(&body);
+    let wanted = [b"weirset1".as_slice(), &hasher.finish().to_le_bytes(), &body].concat();
+    assert_eq!(shared.value("t.1.0"), Some(wanted));
+    let entry = table.read(&shared, of).expect("an entry");
+    assert_eq!((entry.epoch, entry.known, entry.own), (0x0102_0304, level(7, 8), level(9, 10)));
+    assert_eq!(entry.means_until, Ms(11));
+    // A change finds what is there, and one key's is not another's.
+    table.change(&shared, of, Ms(13_000), |entry| {
+        assert_eq!((entry.known, entry.own), (level(7, 8), level(9, 10)));
+        entry.known = None;
+    });
+    assert_eq!(table.read(&shared, of).map(|entry| (entry.known, entry.own)), Some((None, level(9, 10))));
+    assert_eq!(table.read(&shared, table.fingerprint("l")), None);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn what_is_torn_foreign_or_of_another_version_is_absent() {
+    let shared = Shared::default();
+    let table = one_set(&shared);
+    note(&table, &shared, "k", 1, 1000, 2000);
+    let old = shared.value("t.1.0").expect("a set");
+    note(&table, &shared, "k", 2, 3000, 4000);
+    note(&table, &shared, "l", 3, 3000, 4000);
+    let new = shared.value("t.1.0").expect("a set");
+    let found = |bytes: &[u8]| {
+        shared.set("t.1.0", bytes);
+        epoch(&table, &shared, "k")
+    };
+    assert_eq!((found(&old), found(&new)), (Some(1), Some(2)));
+    for cut in 0..SET_BYTES {
+        assert_eq!(found(&new[..cut]), None, "cut at {cut}");
+        let torn = [&old[..cut], &new[cut..]].concat();
+        assert_eq!(found(&torn).is_some(), torn == old || torn == new, "torn at {cut}");
+        for bit in 0..8 {
+            let mut flipped = new.clone();
+            flipped[cut] ^= 1 << bit;
+            assert_eq!(found(&flipped), None, "bit {bit} of byte {cut}");
+        }
+    }
+    assert_eq!(found(&[&new[..], &[0]].concat()), None);
+    // Another table's set is foreign, even under the same name.
+    let others = Shared::default();
+    let other = Table::open(&others, "t", WAYS as u64, (1, 3)).expect("shared data");
+    note(&other, &others, "k", 4, 1000, 2000);
+    assert_eq!(found(&others.value("t.1.0").expect("a set")), None);
+    let mut random = Random(11);
+    for _ in 0..rounds(2_000) {
+        assert_eq!(found(&random.bytes(600)), None);
+    }
+    // What cannot be read is written over.
+    note(&table, &shared, "k", 5, 1000, 2000);
+    assert_eq!((epoch(&table, &shared, "k"), epoch(&table, &shared, "l")), (Some(5), None));
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn workers_agree_on_the_seed() {
+    let shared = Shared::default();
+    let tables = [(1, 2), (3, 4)].map(|random| Table::open(&shared, "t", 64, random).expect("shared data"));
+    assert_eq!(tables[0].fingerprint("k"), tables[1].fingerprint("k"));
+    note(&tables[0], &shared, "k", 7, 1, 2);
+    assert_eq!(epoch(&tables[1], &shared, "k"), Some(7));
+    // A table elsewhere has another, so nobody can tell from outside what meets in a set.
+    let elsewhere = Table::open(&Shared::default(), "t", 64, (3, 4)).expect("shared data");
+    assert_ne!(elsewhere.fingerprint("k"), tables[0].fingerprint("k"));
+    // After a wipe there may be another: then the two do not take each other's sets for torn ones.
+    shared.wipe();
+    let newer = Table::open(&shared, "t", 8, (3, 4)).expect("shared data");
+    let older = one_set(&Shared::default());
+    note(&older, &shared, "k", 1, 1, 2);
+    note(&newer, &shared, "k", 2, 1, 2);
+    assert_eq!((epoch(&older, &shared, "k"), epoch(&newer, &shared, "k")), (Some(1), Some(2)));
+    // A seed that is none is chosen anew.
+    for bytes in [&b""[..], &[0; 15], &[0; 17]] {
+        shared.set("t.seed", bytes);
+        let table = Table::open(&shared, "t", 64, (3, 4)).expect("shared data");
+        assert_eq!(table.fingerprint("k"), elsewhere.fingerprint("k"));
+    }
+    assert!(Table::open(&Nowhere, "t", 64, (1, 2)).is_none());
+    shared.wipe();
+    shared.lose(7);
+    assert!(Table::open(&shared, "t", 64, (1, 2)).is_some());
+    shared.wipe();
+    shared.lose(8);
+    assert!(Table::open(&shared, "t", 64, (1, 2)).is_none());
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn updates_that_meet_are_both_kept() {
+    let shared = Shared::default();
+    let [one, other] = [one_set(&shared), one_set(&shared)];
+    // Twice: where nothing is yet, a first write replaces nothing; then a write replaces what was read.
+    for round in 1..=2 {
+        let mut calls = 0;
+        let changed = one.change(&shared, one.fingerprint("a"), Ms(1), |entry| {
+            calls += 1;
+            if calls == 1 {
+                other.change(&shared, other.fingerprint("a"), Ms(1), |entry| entry.epoch += 10);
+                note(&other, &shared, "b", round, 1, 1);
+            }
+            entry.epoch += 1;
+            entry.epoch
+        });
+        assert_eq!((changed, calls), (Some(11 * round), 2));
+        assert_eq!((epoch(&one, &shared, "a"), epoch(&one, &shared, "b")), (Some(11 * round), Some(round)));
+    }
+    // Eight tries, and then nothing has changed.
+    for (lost, tries, wanted) in [(7, 8, Some(())), (8, 8, None), (100, 8, None)] {
+        note(&one, &shared, "a", 1, 1, 1);
+        shared.lose(lost);
+        let mut calls = 0;
+        let changed = one.change(&shared, one.fingerprint("a"), Ms(1), |entry| {
+            calls += 1;
+            entry.epoch = 2;
+        });
+        shared.lose(0);
+        assert_eq!((changed, calls), (wanted, tries));
+        assert_eq!(epoch(&one, &shared, "a"), Some(if wanted.is_some() { 2 } else { 1 }));
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn what_means_nothing_goes_first_and_then_what_was_written_longest_ago() {
+    let shared = Shared::default();
+    let table = one_set(&shared);
+    for key in 0..8 {
+        // In an order that is not that of the slots.
+        let nth = u64::from(key * 3 % 8);
+        let means_until = if key == 5 { 20_000 } else { 100_000 };
+        note(&table, &shared, &key.to_string(), key, 1000 + 1000 * nth, means_until);
+    }
+    let known = || -> Vec<String> {
+        (0..12).map(|key: u32| key.to_string()).filter(|key| epoch(&table, &shared, key).is_some()).collect()
+    };
+    assert_eq!(known(), ["0", "1", "2", "3", "4", "5", "6", "7"]);
+    // Who is known needs no room.
+    note(&table, &shared, "0", 0, 10_000, 100_000);
+    assert_eq!(known().len(), 8);
+    // 5 was written last but one, but means nothing any longer.
+    note(&table, &shared, "8", 8, 20_000, 100_000);
+    assert_eq!(known(), ["0", "1", "2", "3", "4", "6", "7", "8"]);
+    // In the order of writing: 3, 6, 1, 4, 7, 2, then 0 again.
+    for (new, gone) in [("9", "3"), ("10", "6"), ("11", "1")] {
+        note(&table, &shared, new, 1, 21_000, 100_000);
+        assert!(!known().contains(&gone.to_owned()), "{gone} is still there");
+        assert_eq!(known().len(), 8);
+    }
+    assert_eq!(known(), ["0", "2", "4", "7", "8", "9", "10", "11"]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn memory_is_bounded_however_many_keys_come() {
+    let shared = Shared::default();
+    let table = Table::open(&shared, "t", 1000, (1, 2)).expect("shared data");
+    let bytes = 125 * SET_BYTES + 16;
+    for key in 0..rounds(100_000) {
+        let key = format!("tenant {key}");
+        assert_eq!(note(&table, &shared, &key, 1, key.len() as u64, 1 << 40), Some(()));
+        assert_eq!(epoch(&table, &shared, &key), Some(1));
+        if key.ends_with("999") {
+            assert!(shared.names().len() <= 126 && shared.bytes() <= bytes);
+        }
+    }
+    // All sets are used, the seed beside them.
+    assert_eq!((shared.names().len(), shared.bytes()), (126, bytes));
+    // A look-up is one read, a change one read and one write.
+    let [gets, puts] = shared.uses();
+    epoch(&table, &shared, "tenant 1");
+    assert_eq!(shared.uses(), [gets + 1, puts]);
+    note(&table, &shared, "tenant 1", 1, 1, 1);
+    assert_eq!(shared.uses(), [gets + 2, puts + 1]);
+}
+
+/// A bucket in numbers that cannot overflow, by the definition.
+struct Oracle {
+    units: u128,
+    at: u128,
+}
+
+impl Oracle {
+    fn take(&mut self, limit: Limit, now: u64, cost: u64) -> Share {
+        let [requests, period, burst, now, cost] =
+            [limit.requests(), limit.period().0, limit.burst(), now, cost].map(u128::from);
+        let capacity = burst * period;
+        if now >= self.at {
+            self.units = capacity.min(self.units + (now - self.at) * requests);
+            self.at = now;
+        } else if self.at - now > capacity.div_ceil(requests).max(1000) {
+            self.at = now;
+        }
+        let ms = |units: u128| Ms(u64::try_from(units.div_ceil(requests)).expect("a time"));
+        let granted = cost * period <= self.units;
+        let retry_after = ms((cost * period).saturating_sub(self.units)).max(Ms(1));
+        self.units -= if granted { cost * period } else { 0 };
+        let remaining = u64::try_from(self.units / period).expect("a number");
+        let standing = Standing { remaining, reset: ms(capacity - self.units) };
+        if granted { Share::Granted(standing) } else { Share::Refused { standing, retry_after } }
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_level_is_what_the_oracle_says() {
+    let mut random = Random(12);
+    let largest = Limit::new((1 << 53) - 1, Ms(1000), (1 << 53) / 1000).expect("a limit");
+    let slowest = Limit::new(1, Ms(31 * 86_400_000), 1).expect("a limit");
+    let limits =
+        [limit(60, 60, 60), limit(7, 1, 3), limit(1000, 1, 1), largest, slowest, limit(100, 60, 100).share(3, 1)];
+    for _ in 0..rounds(2_000) {
+        let limit = random.pick(&limits);
+        let mut now = 1 << 40;
+        let mut level = Level::full(limit, Ms(now));
+        let mut oracle =
+            Oracle { units: u128::from(limit.burst()) * u128::from(limit.period().0), at: u128::from(now) };
+        for _ in 0..40 {
+            now = match random.below(12) {
+                0 => now - random.below(5),
+                1 if random.once_in(4) => now - 3_600_000,
+                2 => now + random.below(100_000),
+                3 if random.once_in(4) => now + random.below(1 << 32),
+                _ => now + random.below(50),
+            };
+            let cost = 1 + random.pick(&[0, 0, 0, 1, limit.burst() / 2, limit.burst() - 1]).min(limit.burst() - 1);
+            let share = level.take(limit, Ms(now), cost);
+            assert_eq!(share, oracle.take(limit, now, cost));
+            assert_eq!((u128::from(level.units), u128::from(level.at.0)), (oracle.units, oracle.at));
+            if let Share::Refused { retry_after, .. } = share {
+                // Then it fits, and a millisecond before it does not.
+                let at = |wait: Ms| level.refilled(limit, level.at + wait).share_of(limit, cost);
+                assert!(matches!(at(retry_after), Share::Granted(_)));
+                assert!(matches!(at(retry_after - Ms(1)), Share::Refused { .. }));
+            }
+        }
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_clock_that_goes_back_adds_nothing_and_locks_nobody_out() {
+    let minute = limit(60, 60, 60);
+    let granted = |level: &mut Level, now| matches!(level.take(minute, Ms(now), 60), Share::Granted(_));
+    let start = 10_000_000;
+    // By a little: what was counted is not counted again.
+    let mut level = Level::full(minute, Ms(start));
+    assert!(granted(&mut level, start));
+    assert!(!granted(&mut level, start - 59_000));
+    assert!(!granted(&mut level, start + 59_999));
+    assert!(granted(&mut level, start + 60_000));
+    // By an hour: it is full again after the time to full, by the new clock.
+    let set = start - 3_600_000;
+    assert!(!granted(&mut level, set));
+    assert!(!granted(&mut level, set + 59_999));
+    assert!(granted(&mut level, set + 60_000));
+    // And forward again: it is full, and no more than that.
+    assert!(granted(&mut level, start));
+    assert!(!granted(&mut level, start));
+    // Workers whose clocks differ by more than the time to full, which is a millisecond, take from one bucket.
+    let fast = limit(1000, 1, 1);
+    let mut level = Level::full(fast, Ms(start));
+    let taken = (0..100).filter(|nth| matches!(level.take(fast, Ms(start + nth % 2 * 5), 1), Share::Granted(_)));
+    assert_eq!(taken.count(), 2);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn shares_are_exact_and_their_sum_is_the_limit() {
+    let whole = limit(100, 60, 100);
+    let share = whole.share(3, 1);
+    assert_eq!((share.requests(), share.period(), share.burst()), (100, Ms(180_000), 33));
+    // In an hour each proxy admits its burst and a third of 6000, to the request, however often it is asked.
+    let admitted: u64 = [1, 7, 17]
+        .map(|step| {
+            let mut level = Level::full(share, Ms(1));
+            let times = (1..=3_600_001).step_by(step * 50);
+            let granted = |now: &usize| matches!(level.take(share, Ms(*now as u64), 1), Share::Granted(_));
+            let mut last = 0;
+            let all = times.inspect(|now| last = *now as u64 - 1).filter(granted).count() as u64;
+            assert_eq!(all, 33 + last * 100 / 180_000);
+            all
+        })
+        .iter()
+        .sum();
+    assert!(admitted <= 100 + 6000, "{admitted}");
+    // A share of one is the whole; one that rounds down to nothing holds a token, or the largest cost.
+    assert_eq!(whole.share(1, 1), whole);
+    assert_eq!([whole.share(101, 1).burst(), whole.share(10, 40).burst(), whole.share(2, 50).burst()], [1, 40, 50]);
+}
+
+const LIMITS: BreakerLimits = BreakerLimits { failures: 3, within: Ms(1000), probe_every: Ms(200) };
+
+fn breaker() -> Breaker {
+    Breaker::new("b".to_owned(), LIMITS)
+}
+
+/// A breaker that has opened at 1000: its first probe goes at 1200.
+fn open(shared: &Shared) -> Breaker {
+    let breaker = breaker();
+    for _ in 0..3 {
+        breaker.failed(shared, Ms(1000), 0);
+    }
+    assert!(breaker.is_open());
+    breaker
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_breaker_opens_after_failures_within_the_time() {
+    let opens = |times: &[u64]| {
+        let (shared, breaker) = (Shared::default(), breaker());
+        for ms in times {
+            assert!(!breaker.is_open());
+            breaker.failed(&shared, Ms(1_000_000 + ms), 0);
+        }
+        breaker.is_open()
+    };
+    assert!(opens(&[0, 0, 0]));
+    assert!(opens(&[700, 1200, 1700]));
+    assert!(!opens(&[700, 1200]));
+    assert!(!opens(&[700, 1200, 1701]));
+    // Spread out, they never do.
+    assert!(!opens(&(0..1000).map(|nth| nth * 501).collect::<Vec<_>>()));
+    // A clock that goes back starts anew.
+    assert!(!opens(&[700, 1200, 200]));
+    // Two workers count together.
+    let (shared, [one, other]) = (Shared::default(), [breaker(), breaker()]);
+    one.failed(&shared, Ms(5000), 0);
+    other.failed(&shared, Ms(5001), 0);
+    one.failed(&shared, Ms(5002), 0);
+    assert!(one.is_open());
+    // The other may ask until it has heard of it.
+    assert_eq!((other.is_open(), other.ask(&shared, Ms(5003), 0)), (false, Passage::Open));
+    other.refresh(&shared);
+    assert_eq!((other.is_open(), other.ask(&shared, Ms(5003), 0)), (true, Passage::Barred(Ms(199))));
+    // While it is closed it neither reads nor writes.
+    let (shared, closed) = (Shared::default(), breaker());
+    assert_eq!(closed.ask(&shared, Ms(1), 0), Passage::Open);
+    closed.succeeded(&shared);
+    assert_eq!(shared.uses(), [0, 0]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn one_probe_goes_at_a_time_and_its_success_closes_for_all() {
+    let shared = Shared::default();
+    let one = open(&shared);
+    let other = breaker();
+    other.refresh(&shared);
+    for (now, left) in [(1000, 200), (1199, 1)] {
+        assert_eq!(one.ask(&shared, Ms(now), 0), Passage::Barred(Ms(left)));
+        assert_eq!(other.ask(&shared, Ms(now), 0), Passage::Barred(Ms(left)));
+    }
+    let ask = |now| [one.ask(&shared, Ms(now), 0), other.ask(&shared, Ms(now), 0), one.ask(&shared, Ms(now), 0)];
+    let barred = Passage::Barred(Ms(200));
+    assert_eq!(ask(1200), [Passage::Open, barred, barred]);
+    // A probe that was lost is followed by another.
+    assert_eq!(ask(1400), [Passage::Open, barred, barred]);
+    // One that fails puts the next off.
+    one.failed(&shared, Ms(1500), 0);
+    assert_eq!(one.ask(&shared, Ms(1600), 0), Passage::Barred(Ms(100)));
+    assert_eq!(other.ask(&shared, Ms(1600), 0), Passage::Barred(Ms(100)));
+    assert_eq!(ask(1700), [Passage::Open, barred, barred]);
+    one.succeeded(&shared);
+    assert_eq!((one.is_open(), other.is_open()), (false, true));
+    other.refresh(&shared);
+    assert!(!other.is_open());
+    assert_eq!(ask(1701), [Passage::Open; 3]);
+    // It has forgotten its failures.
+    one.failed(&shared, Ms(1702), 0);
+    one.failed(&shared, Ms(1702), 0);
+    assert!(!one.is_open());
+    // A probe that was set by a clock an hour ahead bars nobody.
+    let hour = Ms(3_600_000);
+    (0..2).for_each(|_| one.failed(&shared, hour, 0));
+    assert_eq!(one.ask(&shared, hour, 0), Passage::Open);
+    one.failed(&shared, hour, 0);
+    assert_eq!(one.ask(&shared, hour, 0), barred);
+    other.refresh(&shared);
+    assert_eq!(other.ask(&shared, Ms(2000), 0), Passage::Open);
+    assert_eq!(other.ask(&shared, Ms(2000), 0), barred);
+    other.succeeded(&shared);
+    // One that has not heard of the recovery finds it out when it would probe.
+    let late = open(&Shared::default());
+    shared.wipe();
+    assert_eq!((late.ask(&shared, Ms(1200), 0), late.is_open()), (Passage::Open, false));
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn probes_come_after_a_half_to_the_whole_of_their_time() {
+    let mut random = Random(13);
+    let mut waits = Vec::new();
+    for _ in 0..rounds(4_000).max(1_500) {
+        let (shared, breaker) = (Shared::default(), breaker());
+        (0..3).for_each(|_| breaker.failed(&shared, Ms(1000), random.next()));
+        let Passage::Barred(wait) = breaker.ask(&shared, Ms(1000), 0) else { panic!("it is closed") };
+        assert!(Ms(100) <= wait && wait <= Ms(200), "{wait:?}");
+        // The probe after this one is jittered too.
+        assert_eq!(breaker.ask(&shared, Ms(1000) + wait, random.next()), Passage::Open);
+        let Passage::Barred(next) = breaker.ask(&shared, Ms(1000) + wait, 0) else { panic!("it is closed") };
+        assert!(Ms(100) <= next && next <= Ms(200), "{next:?}");
+        waits.extend([wait, next]);
+    }
+    waits.sort();
+    waits.dedup();
+    assert_eq!(waits.len(), 101, "{waits:?}");
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_breaker_that_cannot_be_read_is_closed_and_one_that_cannot_be_written_probes_nothing() {
+    let shared = Shared::default();
+    let held = open(&shared);
+    let whole = shared.value("b").expect("a state");
+    assert_eq!(whole.len(), 40);
+    let is_open = |bytes: &[u8]| {
+        shared.set("b", bytes);
+        let breaker = breaker();
+        breaker.refresh(&shared);
+        breaker.is_open()
+    };
+    assert!(is_open(&whole));
+    for byte in 0..whole.len() {
+        assert!(!is_open(&whole[..byte]));
+        for bit in 0..8 {
+            let mut flipped = whole.clone();
+            flipped[byte] ^= 1 << bit;
+            assert!(!is_open(&flipped), "bit {bit} of byte {byte}");
+        }
+    }
+    assert!(!is_open(&[&whole[..], &[0]].concat()));
+    // Who cannot write that it probes does not.
+    shared.set("b", &whole);
+    shared.lose(8);
+    assert_eq!(held.ask(&shared, Ms(1200), 0), Passage::Barred(Ms(200)));
+    shared.lose(7);
+    assert_eq!(held.ask(&shared, Ms(1200), 0), Passage::Open);
+    // Without shared data it never opens.
+    let alone = breaker();
+    (0..100).for_each(|_| alone.failed(&Nowhere, Ms(1000), 0));
+    assert!(!alone.is_open());
+}

@@ -1,0 +1,147 @@
+//! Bytes as the history of a table and a breaker in shared data that others tear, wipe and write over: what is read is
+//! what was written, or nothing.
+
+#![no_main]
+
+use std::collections::BTreeMap;
+
+use libfuzzer_sys::fuzz_target;
+use weir::bucket::Level;
+use weir::clock::Ms;
+use weir::policy::BreakerLimits;
+use weir::pool::Store;
+use weir::pool::breaker::{Breaker, Passage};
+use weir::pool::table::{Entry, Fingerprint, Table};
+use weir_fuzz::{Pieces, Shared};
+
+const LIMITS: BreakerLimits = BreakerLimits { failures: 2, within: Ms(1000), probe_every: Ms(200) };
+
+/// Of a longer history, no more is looked at.
+const STEPS: usize = 130;
+
+/// What an entry says, in another type.
+type Said = (u32, Option<Level>, Option<Level>, Ms);
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut pieces = Pieces(bytes);
+    let store = Shared::default();
+    let breaker = Breaker::new("b".to_owned(), LIMITS);
+    // All that was ever written of a key: an old value may come back, but none that never was.
+    let mut written: BTreeMap<u8, Vec<Said>> = BTreeMap::new();
+    let mut now = Ms(1);
+    let Some(table) = Table::open(&store, "t", 64, (pieces.number(), pieces.number())) else {
+        panic!("shared data is empty");
+    };
+    let keys: Vec<Fingerprint> = (0..64).map(|key| table.fingerprint(&format!("{key}"))).collect();
+    let seed = store.values.borrow().get("t.seed").map(|(seed, _)| seed.clone());
+    for _ in 0..STEPS {
+        if pieces.is_empty() {
+            break;
+        }
+        let (what, key) = (pieces.byte() % 12, pieces.byte() % 64);
+        let of = keys[usize::from(key)];
+        match what {
+            0 | 1 => {
+                let known = |pieces: &mut Pieces| (pieces.byte() % 2 == 1).then(|| level(pieces));
+                let new = (key.into(), known(&mut pieces), known(&mut pieces), Ms(pieces.number()));
+                let before = store.values.borrow().clone();
+                let changed = table.change(&store, of, now, |entry| {
+                    assert!(
+                        *entry == Entry::default() || written.get(&key).is_some_and(|all| all.contains(&said(entry)))
+                    );
+                    (entry.epoch, entry.known, entry.own, entry.means_until) = new;
+                });
+                if changed.is_some() {
+                    written.entry(key).or_default().push(new);
+                    assert_eq!(table.read(&store, of).as_ref().map(said), Some(new));
+                } else {
+                    assert_eq!(*store.values.borrow(), before, "nothing has changed");
+                }
+            }
+            2 => {
+                if let Some(entry) = table.read(&store, of) {
+                    assert!(written.get(&key).is_some_and(|all| all.contains(&said(&entry))), "{entry:?}");
+                }
+            }
+            3 => now = now + Ms(pieces.number()),
+            4 => store.losses.set(pieces.byte() % 10),
+            5 => tear(&store, &mut pieces),
+            6 => store.values.borrow_mut().clear(),
+            7 => {
+                breaker.refresh(&store);
+                let value = store.get("b").map(|(value, _)| value).unwrap_or_default();
+                let ours = value.len() == 40 && value.starts_with(b"weirbrk1");
+                assert!(ours || !breaker.is_open(), "{}", value.escape_ascii());
+            }
+            8 => {
+                let passage = breaker.ask(&store, now, pieces.number());
+                assert!(breaker.is_open() || passage == Passage::Open);
+            }
+            9 => breaker.failed(&store, now, pieces.number()),
+            10 => breaker.succeeded(&store),
+            // Another worker: it has the same seed, as long as that is there.
+            _ => {
+                let same = store.values.borrow().get("t.seed").map(|(seed, _)| seed.clone()) == seed;
+                let other = Table::open(&store, "t", 64, (pieces.number(), pieces.number()));
+                if let (true, Some(other)) = (same, other) {
+                    assert_eq!(other.fingerprint("a"), table.fingerprint("a"));
+                }
+            }
+        }
+    }
+    // A corrupted value is never an entry.
+    let all = store.values.borrow().clone();
+    for (key, of) in (0..64_u8).zip(&keys) {
+        if let Some(entry) = table.read(&store, *of) {
+            assert!(written.get(&key).is_some_and(|all| all.contains(&said(&entry))), "{entry:?}");
+        }
+    }
+    for name in all.keys().filter(|name| !store.is_whole(name)) {
+        // No key is found in it, not even one whose set has another name.
+        let torn = Shared::default();
+        torn.corrupt(name, &all[name].0);
+        for of in &keys {
+            assert_eq!(table.read(&torn, *of), None, "{name}");
+        }
+    }
+});
+
+fn said(entry: &Entry) -> Said {
+    (entry.epoch, entry.known, entry.own, entry.means_until)
+}
+
+/// Clocks of hosts start long after 0, which is the mark of no level.
+fn level(pieces: &mut Pieces) -> Level {
+    Level { units: pieces.number(), at: Ms(pieces.number().max(1)) }
+}
+
+/// Does to a value, or to a name that has none, what a torn write or another filter would.
+fn tear(store: &Shared, pieces: &mut Pieces) {
+    let (how, at, byte) =
+        (pieces.byte() % 6, usize::from(pieces.byte()) * 256 + usize::from(pieces.byte()), pieces.byte());
+    let names: Vec<String> = store.values.borrow().keys().cloned().collect();
+    let Some(name) = names.get(usize::from(pieces.byte()) % names.len().max(1)) else { return };
+    let mut value = store.get(name).map(|(value, _)| value).unwrap_or_default();
+    let at = at.checked_rem(value.len()).unwrap_or_default();
+    match how {
+        0 => value.truncate(at),
+        1 => value.extend(pieces.bytes(usize::from(byte))),
+        2 => value = pieces.bytes(usize::from(byte)).to_vec(),
+        3 => {
+            store.values.borrow_mut().remove(name);
+            return;
+        }
+        4 => {
+            // Half of an older write.
+            let older = store.whole.borrow().iter().find(|(other, _)| other == name).map(|(_, value)| value.clone());
+            let older = older.unwrap_or_default();
+            value.iter_mut().zip(older).take(at).for_each(|(to, from)| *to = from);
+        }
+        _ => {
+            if let Some(torn) = value.get_mut(at) {
+                *torn ^= byte;
+            }
+        }
+    }
+    store.corrupt(name, &value);
+}
