@@ -74,7 +74,9 @@ impl RootContext for Root {
             Ok(policy) => {
                 let period = Flow::<Stream>::tick_period(&policy);
                 let plan = vm::install(self.id, policy);
-                log::info!("weir {}: policy {} of this worker is in force", env!("CARGO_PKG_VERSION"), plan.id);
+                let clock = if HOST.monotonic().is_some() { "the host's steady clock" } else { "the wall's clock" };
+                let version = env!("CARGO_PKG_VERSION");
+                log::info!("weir {version}: policy {} of this worker is in force, timed by {clock}", plan.id);
                 self.plan = Some(plan);
                 self.set_tick_period(std::time::Duration::from_millis(period.0));
                 true

@@ -6,6 +6,13 @@ use weir_stack::{Client, Envoy, Request, Response, burst};
 
 use crate::rig::{CONNECTIONS, Limiter, Options, Rig, answers, count, of, policy};
 
+#[test]
+fn envoy_gives_a_steady_clock() {
+    let rig = Rig::start(&policy("9/d", "2s", "deny"), one_envoy());
+    let log = rig.envoys[0].log();
+    assert!(log.contains("is in force, timed by the host's steady clock"), "{log}");
+}
+
 fn one_envoy() -> Options<'static> {
     Options { envoys: 1, ..Options::default() }
 }
@@ -209,6 +216,9 @@ fn memory_is_bounded_whatever_number_of_tenants_comes() {
     let tenants = tenants();
     for from in (AT_ONCE..tenants).step_by(AT_ONCE) {
         send(from, tenants.min(from + AT_ONCE));
+        if from.is_multiple_of(1_000_000) {
+            println!("    {} kB after {from} tenants", allocated_kb(&rig.envoys[0]));
+        }
     }
     let after = allocated_kb(&rig.envoys[0]);
     println!("    {warm} kB after {AT_ONCE} tenants, {after} kB after {tenants}");
