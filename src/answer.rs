@@ -1,9 +1,9 @@
-//! From an outcome to what the client sees: one function, and the one place that applies `on_error`.
+//! From an outcome to what the client sees: one function.
 
 use crate::bucket::{Share, Standing};
 use crate::clock::Ms;
 use crate::limiter::Failure;
-use crate::policy::{Limit, OnError, Policy, Reset};
+use crate::policy::{Limit, Policy, Reset};
 
 /// What was found out about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,12 +12,19 @@ pub enum Outcome {
     Pass,
     /// The path is malformed.
     Malformed,
-    /// The policy refuses it.
-    Forbidden,
-    /// The bucket has spoken.
-    Decided(Limit, Share),
-    /// The limiter has failed.
-    Failed(Failure),
+    /// A rule refuses it.
+    Forbidden(usize),
+    /// The buckets have spoken: the one that refuses, or else the one that has the least left.
+    Decided {
+        /// Whose bucket it is: an index into the rules of the policy.
+        rule: usize,
+        /// The bucket's limit.
+        limit: Limit,
+        /// What it gave.
+        share: Share,
+    },
+    /// The limiter of a rule has failed, and the rule refuses what it cannot count.
+    Failed(usize, Failure),
 }
 
 /// What the request gets.
@@ -45,15 +52,17 @@ pub struct Refusal {
 
 /// Says what a request gets. `unix` is the wall's time, `random` any number.
 pub fn answer(policy: &Policy, outcome: &Outcome, unix: Ms, random: u64) -> Answer {
-    let rule = policy.rule.name.as_str();
+    let name = |rule: &usize| policy.rules.get(*rule).map_or("", |rule| rule.name.as_str());
     match outcome {
         Outcome::Pass => Answer::Pass(Vec::new()),
         Outcome::Malformed => refuse(400, r#"{"error":"malformed_path"}"#.to_owned(), Vec::new()),
-        Outcome::Forbidden => refuse(403, format!(r#"{{"error":"forbidden","rule":"{rule}"}}"#), Vec::new()),
-        Outcome::Decided(limit, Share::Granted(standing)) => {
+        Outcome::Forbidden(rule) => {
+            refuse(403, format!(r#"{{"error":"forbidden","rule":"{}"}}"#, name(rule)), Vec::new())
+        }
+        Outcome::Decided { limit, share: Share::Granted(standing), .. } => {
             Answer::Pass(standing_headers(policy, *limit, *standing, unix))
         }
-        Outcome::Decided(limit, Share::Refused { standing, retry_after }) => {
+        Outcome::Decided { rule, limit, share: Share::Refused { standing, retry_after } } => {
             let seconds = jittered(*retry_after, policy.response.retry_after_jitter, random).seconds_up();
             let mut headers = vec![("content-type", policy.response.content_type.clone())];
             headers.push(("retry-after", seconds.to_string()));
@@ -61,18 +70,15 @@ pub fn answer(policy: &Policy, outcome: &Outcome, unix: Ms, random: u64) -> Answ
             Answer::Refuse(Refusal {
                 status: policy.response.status,
                 headers,
-                body: fill(&policy.response.body, rule, seconds),
+                body: fill(&policy.response.body, name(rule), seconds),
             })
         }
-        Outcome::Failed(failure) => match policy.rule.on_error {
-            OnError::Allow => Answer::Pass(Vec::new()),
-            // A local bucket has decided before this, unless the proxy could not reach it.
-            OnError::Deny | OnError::Local => {
-                let seconds = retry_after_failure(policy, *failure).seconds_up();
-                let body = format!(r#"{{"error":"limiter_unavailable","rule":"{rule}","retry_after":{seconds}}}"#);
-                refuse(503, body, vec![("retry-after", seconds.to_string())])
-            }
-        },
+        Outcome::Failed(rule, failure) => {
+            let seconds = retry_after_failure(policy, *failure).seconds_up();
+            let name = name(rule);
+            let body = format!(r#"{{"error":"limiter_unavailable","rule":"{name}","retry_after":{seconds}}}"#);
+            refuse(503, body, vec![("retry-after", seconds.to_string())])
+        }
     }
 }
 

@@ -1,10 +1,10 @@
-//! The numbers of a token bucket: what a group of requests asks of it, and what its answer means for each of them.
+//! The numbers of a token bucket: what a proxy asks of it, and what its answer means for each request that waits.
 //!
 //! A level counts units of 1/period_ms of a token: each millisecond adds `requests` units, and a token is `period_ms`
 //! units, so nothing is ever rounded. The bucket itself lives in Redis (`lua/token_bucket.lua`).
 
 use crate::clock::Ms;
-use crate::policy::Limit;
+use crate::policy::{Limit, Terms};
 
 /// Requests in a row that cost the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +27,62 @@ pub fn runs(costs: impl IntoIterator<Item = u64>) -> Vec<Run> {
     runs
 }
 
-/// What the bucket says to a group.
+/// What a proxy asks of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grants {
-    /// The level after the last of them, in units.
-    pub level: u64,
+pub struct Acquire {
+    /// The bucket's limit.
+    pub limit: Limit,
+    /// On which terms it lends.
+    pub terms: Terms,
+    /// The proxy's lease and its wishes; nothing where it only asks for those who wait.
+    pub offer: Offer,
+    /// What is granted to those who wait is lent as well, and so is counted until it is spent.
+    pub hold: bool,
+    /// Those who wait, in order.
+    pub runs: Vec<Run>,
+}
+
+/// The proxy's side of a lease: what it hands back, and what it wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// How many tokens it wants to hold.
+    pub want: u64,
+    /// The id of its lease; 0 where it has none.
+    pub end: u64,
+    /// What that lease is counted with.
+    pub size: u64,
+    /// What of it is unspent.
+    pub carry: u64,
+    /// What it has spent without asking.
+    pub debt: u64,
+}
+
+/// What a bucket answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acquired {
+    /// The level after all of it, in units; negative where the burst was lowered, or was spent without asking.
+    pub level: i64,
+    /// The lease.
+    pub lent: Lent,
     /// How many of each run were granted: its first ones.
     pub granted: Vec<u64>,
+}
+
+/// A lease as the bucket gives it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lent {
+    /// Its id; 0 where nothing is lent.
+    pub end: u64,
+    /// How long it may be spent, from when the bucket answered.
+    pub valid: Ms,
+    /// What it carries on from the lease before.
+    pub kept: u64,
+    /// What is new.
+    pub extra: u64,
+    /// What was granted to those who wait, where that is held.
+    pub held: u64,
+    /// The bucket is scarce, and gave less than was wanted.
+    pub limited: bool,
 }
 
 /// What one request gets from its bucket.
@@ -50,11 +99,20 @@ pub enum Share {
     },
 }
 
+/// How a bucket stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Whole tokens in it.
+    pub remaining: u64,
+    /// Until it is full.
+    pub reset: Ms,
+}
+
 /// How much was in a bucket, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
-    /// In units of the limit.
-    pub units: u64,
+    /// In units of the limit; negative where more was spent than there was.
+    pub units: i64,
     /// By the clock of whoever keeps it.
     pub at: Ms,
 }
@@ -65,39 +123,64 @@ const CLOCKS_DIFFER: Ms = Ms(1000);
 impl Level {
     /// A full bucket.
     pub fn full(limit: Limit, now: Ms) -> Level {
-        Level { units: units(limit, limit.burst()), at: now }
+        Level { units: capacity(limit), at: now }
     }
 
     /// The same bucket now. A clock that went back adds nothing; one that went back by more than the time to full, and
     /// by more than the clocks of workers differ, was set, and the bucket goes on from there, so that nobody is locked
     /// out for longer than that.
     pub fn refilled(self, limit: Limit, now: Ms) -> Level {
-        let capacity = units(limit, limit.burst());
-        let clock_was_set = self.at - now > time_to(limit, 0, capacity).max(CLOCKS_DIFFER);
-        let grown = limit.requests().saturating_mul((now - self.at).0);
+        let clock_was_set = self.at - now > time_to(limit, 0, capacity(limit)).max(CLOCKS_DIFFER);
+        let grown = i64::try_from(limit.requests().saturating_mul((now - self.at).0)).unwrap_or(i64::MAX);
         let at = if clock_was_set { now } else { self.at.max(now) };
-        Level { units: self.units.saturating_add(grown).min(capacity), at }
+        Level { units: self.units.saturating_add(grown).min(capacity(limit)), at }
     }
 
-    /// Takes the cost of one request, or nothing.
+    /// Takes the cost of one request; where it does not fit, the bucket stays as it is, so that nothing is to be
+    /// written, but for a clock that was set.
     pub fn take(&mut self, limit: Limit, now: Ms, cost: u64) -> Share {
-        *self = self.refilled(limit, now);
-        let share = self.share_of(limit, cost);
-        if let Share::Granted(_) = share {
-            self.units = self.units.saturating_sub(units(limit, cost));
+        let refilled = self.refilled(limit, now);
+        let share = refilled.share_of(limit, cost);
+        match share {
+            Share::Granted(_) => *self = refilled.minus(limit, cost),
+            Share::Refused { .. } if refilled.at < self.at => *self = refilled,
+            Share::Refused { .. } => {}
         }
         share
     }
 
     /// What one request would get of this bucket as it is.
     pub fn share_of(self, limit: Limit, cost: u64) -> Share {
-        match self.units.checked_sub(units(limit, cost)) {
-            Some(rest) => Share::Granted(standing(limit, rest)),
-            None => Share::Refused {
-                standing: standing(limit, self.units),
-                retry_after: time_to(limit, self.units, units(limit, cost)).max(Ms(1)),
-            },
-        }
+        let rest = self.units.saturating_sub(units(limit, cost));
+        if rest >= 0 { Share::Granted(standing(limit, rest)) } else { refused(limit, self.units, cost) }
+    }
+
+    /// How it stands.
+    pub fn standing(self, limit: Limit) -> Standing {
+        standing(limit, self.units)
+    }
+
+    /// With so many tokens more.
+    pub fn plus(self, limit: Limit, tokens: u64) -> Level {
+        Level { units: self.units.saturating_add(units(limit, tokens)).min(capacity(limit)), ..self }
+    }
+
+    /// With so many tokens less.
+    pub fn minus(self, limit: Limit, tokens: u64) -> Level {
+        Level { units: self.units.saturating_sub(units(limit, tokens)), ..self }
+    }
+
+    /// Refuses such a cost for so long at least, whatever may be in the bucket: what is told to be left does not
+    /// contradict that.
+    pub fn refuse(self, limit: Limit, cost: u64, at_least: Ms) -> Share {
+        let below = self.units.min(units(limit, cost).saturating_sub(1));
+        let retry_after = time_to(limit, self.units, units(limit, cost)).max(at_least).max(Ms(1));
+        Share::Refused { standing: standing(limit, below), retry_after }
+    }
+
+    /// Whether it is full to the half at most.
+    pub fn is_low(self, limit: Limit) -> bool {
+        self.units <= capacity(limit) / 2
     }
 
     /// When the bucket will be full.
@@ -106,61 +189,67 @@ impl Level {
     }
 }
 
-/// How a bucket stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Whole tokens in it.
-    pub remaining: u64,
-    /// Until it is full.
-    pub reset: Ms,
-}
-
 /// A reply whose numbers cannot be true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Impossible;
 
-impl Grants {
-    /// Reads the reply of the script: level, reset in ms, and for each run how many were granted.
+impl Acquired {
+    /// Reads the reply of the script: level, reset in ms, the lease (end, valid in ms, kept, extra, limited), and for
+    /// each run how many were granted.
     ///
     /// # Errors
     /// [`Impossible`] where the numbers do not fit the question. The reset is checked against the level, for they are
     /// computed in two languages.
-    pub fn from_reply(reply: &[i64], limit: Limit, runs: &[Run]) -> Result<Grants, Impossible> {
-        let [level, reset, granted @ ..] = reply else {
+    pub fn from_reply(reply: &[i64], asked: &Acquire) -> Result<Acquired, Impossible> {
+        let [level, rest @ ..] = reply else {
             return Err(Impossible);
         };
-        let level = u64::try_from(*level).map_err(|_| Impossible)?;
-        let granted: Vec<u64> =
-            granted.iter().map(|count| u64::try_from(*count)).collect::<Result<_, _>>().map_err(|_| Impossible)?;
-        if granted.len() != runs.len() {
+        let rest: Vec<u64> =
+            rest.iter().map(|number| u64::try_from(*number)).collect::<Result<_, _>>().map_err(|_| Impossible)?;
+        let [reset, end, valid, kept, extra, limited, granted @ ..] = rest.as_slice() else {
+            return Err(Impossible);
+        };
+        if granted.len() != asked.runs.len() || *limited > 1 {
             return Err(Impossible);
         }
+        let (limit, offer) = (asked.limit, asked.offer);
         // From the last run back to the first: the level before each.
-        let mut before = level;
-        for (count, run) in granted.iter().zip(runs).rev() {
+        let mut before = level.saturating_add(units(limit, *extra));
+        let (mut taken, mut all) = (0_u64, true);
+        for (count, run) in granted.iter().zip(&asked.runs).rev() {
             let cost = units(limit, run.cost);
             // Whoever fits is granted.
             let passed_over = *count < run.count && before >= cost;
-            if *count > run.count || passed_over {
+            if *count > run.count || passed_over || (*count > 0 && before < 0) {
                 return Err(Impossible);
             }
-            before = cost.checked_mul(*count).and_then(|units| before.checked_add(units)).ok_or(Impossible)?;
+            let tokens = run.cost.checked_mul(*count).ok_or(Impossible)?;
+            before = before.saturating_add(units(limit, tokens));
+            taken = taken.saturating_add(tokens);
+            all = all && *count == run.count;
         }
-        let fits = before <= units(limit, limit.burst()) && Ok(time_to_full(limit, level).0) == u64::try_from(*reset);
-        if !fits {
+        let held = if asked.hold { taken } else { 0 };
+        let lent = Lent { end: *end, valid: Ms(*valid), kept: *kept, extra: *extra, held, limited: *limited == 1 };
+        let fits = before <= capacity(limit) && time_to_full(limit, *level).0 == *reset;
+        let lends_what_it_may = *kept <= offer.carry.min(offer.want)
+            && kept.saturating_add(*extra) <= offer.want.max(*kept)
+            && (*extra == 0 || (all && *level >= 0));
+        let is_lease = (lent.size() > 0) == (*end > 0 && *valid > 0);
+        if !(fits && lends_what_it_may && is_lease) {
             return Err(Impossible);
         }
-        Ok(Grants { level, granted })
+        Ok(Acquired { level: *level, lent, granted: granted.to_vec() })
     }
 
     /// What each request of the group gets, in order: one share for each of them.
     ///
-    /// Those granted see the bucket as their own debit left it, those refused as the group left it.
+    /// Those granted see the bucket, with what was lent to their proxy, as their own debit left it, those refused see it as
+    /// the group left it.
     pub fn shares(&self, limit: Limit, runs: &[Run]) -> Vec<Share> {
         let grants = || runs.iter().zip(&self.granted);
-        let mut level = grants().fold(self.level, |level, (run, granted)| {
-            level.saturating_add(units(limit, run.cost).saturating_mul(*granted))
-        });
+        let here = self.level.saturating_add(units(limit, self.lent.kept.saturating_add(self.lent.extra)));
+        let mut level = grants()
+            .fold(here, |level, (run, granted)| level.saturating_add(units(limit, run.cost.saturating_mul(*granted))));
         let mut shares = Vec::new();
         for (run, granted) in grants() {
             for _ in 0..*granted {
@@ -168,34 +257,49 @@ impl Grants {
                 shares.push(Share::Granted(standing(limit, level)));
             }
             for _ in *granted..run.count {
-                shares.push(Share::Refused {
-                    standing: standing(limit, self.level),
-                    retry_after: time_to(limit, self.level, units(limit, run.cost)).max(Ms(1)),
-                });
+                shares.push(refused(limit, self.level, run.cost));
             }
         }
         shares
     }
 }
 
+impl Lent {
+    /// What the lease is counted with.
+    pub fn size(&self) -> u64 {
+        self.kept.saturating_add(self.extra).saturating_add(self.held)
+    }
+}
+
 /// How many units so many tokens are.
-fn units(limit: Limit, tokens: u64) -> u64 {
-    tokens.saturating_mul(limit.period().0)
+fn units(limit: Limit, tokens: u64) -> i64 {
+    i64::try_from(tokens.saturating_mul(limit.period().0)).unwrap_or(i64::MAX)
 }
 
-fn standing(limit: Limit, level: u64) -> Standing {
-    Standing { remaining: level.checked_div(limit.period().0).unwrap_or_default(), reset: time_to_full(limit, level) }
+/// Units in a full bucket.
+fn capacity(limit: Limit) -> i64 {
+    units(limit, limit.burst())
 }
 
-fn time_to_full(limit: Limit, level: u64) -> Ms {
-    time_to(limit, level, units(limit, limit.burst()))
+fn refused(limit: Limit, level: i64, cost: u64) -> Share {
+    Share::Refused {
+        standing: standing(limit, level),
+        retry_after: time_to(limit, level, units(limit, cost)).max(Ms(1)),
+    }
+}
+
+fn standing(limit: Limit, level: i64) -> Standing {
+    let whole = u64::try_from(level).unwrap_or_default().checked_div(limit.period().0);
+    Standing { remaining: whole.unwrap_or_default(), reset: time_to_full(limit, level) }
+}
+
+fn time_to_full(limit: Limit, level: i64) -> Ms {
+    time_to(limit, level, capacity(limit))
 }
 
 /// The first whole millisecond at which a level has risen to another.
-fn time_to(limit: Limit, level: u64, wanted: u64) -> Ms {
-    Ms(wanted
-        .saturating_sub(level)
-        .checked_add(limit.requests().saturating_sub(1))
-        .and_then(|units| units.checked_div(limit.requests()))
-        .unwrap_or(u64::MAX))
+fn time_to(limit: Limit, level: i64, wanted: i64) -> Ms {
+    let missing = u64::try_from(wanted.saturating_sub(level)).unwrap_or_default();
+    let rounded_up = missing.saturating_add(limit.requests().saturating_sub(1));
+    Ms(rounded_up.checked_div(limit.requests()).unwrap_or(u64::MAX))
 }

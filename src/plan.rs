@@ -1,20 +1,27 @@
 //! A policy in force in one proxy: the policy, and what the proxy knows and keeps under it.
 //!
-//! What a proxy can decide alone is decided here: by its own bucket, because the limiter has just said that a bucket is
-//! dry, or because the limiter is to be left alone.
+//! What a proxy can decide alone is decided here: by tokens that it has been lent, by its own bucket, because the
+//! limiter has just said that a bucket is dry, or because the limiter is to be left alone. And here it is decided who of
+//! its workers calls the limiter about a lease, and what comes of it.
 
-use crate::answer::Outcome;
-use crate::bucket::{Level, Share};
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
+use crate::bucket::{Acquired, Level, Offer, Share, Standing};
 use crate::clock::Ms;
 use crate::limiter::Failure;
 use crate::policy::{Limit, Mode, OnError, Policy};
 use crate::pool::Store;
 use crate::pool::breaker::{Breaker, Passage};
+use crate::pool::lease::{Moment, Wish};
 use crate::pool::table::{Entry, Table};
-use crate::rule::Ask;
+use crate::rule::{Ask, Repeat};
 
 /// The table's name for the bucket of new keys, which no Redis key can be.
 const NEW_KEYS: &str = "new keys";
+
+/// How often a request that is sent again passes free. More than that is no retry.
+const REPEATS: i64 = 8;
 
 /// A policy in force, and which one it is among those that this VM has had.
 #[derive(Debug)]
@@ -27,38 +34,162 @@ pub struct Plan {
     table: Option<Table>,
     /// Whether its limiter is left alone.
     breaker: Breaker,
+    /// Another policy is in force instead.
+    is_retired: Cell<bool>,
+}
+
+/// What this proxy alone gives a request of one bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Its cost.
+    Granted {
+        /// The limit that it was taken under.
+        limit: Limit,
+        /// How that bucket stands.
+        standing: Standing,
+        /// For putting it back.
+        receipt: Receipt,
+        /// What is to be done about the bucket.
+        due: Option<Due>,
+    },
+    /// Nothing.
+    Refused {
+        /// The limit that says so.
+        limit: Limit,
+        /// The refusal.
+        share: Share,
+    },
+    /// The limiter has failed.
+    Failed(Failure),
+    /// The limiter has to be asked.
+    Missing,
+}
+
+/// Where something was taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receipt {
+    /// From what was lent, at this moment.
+    Lease(Moment),
+    /// From the proxy's own bucket.
+    Own,
+    /// From what is spent first and settled later.
+    Unsettled,
+}
+
+/// What a bucket needs although nobody waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// To ask for more before the tokens run out.
+    Ahead,
+    /// To give its lease back, or to settle, if nothing comes between: not before this long.
+    LookIn(Ms),
+    /// That now.
+    Now,
+}
+
+/// Whether this worker may call the limiter about a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Election {
+    /// It may, and has to say how the call ends.
+    Won(Offer, Lending),
+    /// Another call is out; its worker wakes this one.
+    Lost,
+    /// Nobody can tell: shared data cannot be had.
+    Void,
+}
+
+/// Which call about a lease is out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lending {
+    moment: Moment,
+    sent: Ms,
+}
+
+/// How a call about a lease has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LendingEnd<'a> {
+    /// With an answer, which denied a cost until then.
+    Answered(&'a Acquired, Granted, Option<Denied>),
+    /// It was certainly not executed.
+    NotExecuted(Offer),
+    /// Nobody knows.
+    Unknown,
+}
+
+/// What is to be done after a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Workers that wait for it, a bit for each.
+    pub waiting: u32,
+    /// What the bucket needs later.
+    pub due: Option<Due>,
+    /// How long the limiter is not asked for what it has denied.
+    pub quiet: Ms,
+}
+
+/// Tokens that those who waited got, apart from what is held for them.
+pub type Granted = u64;
+
+/// The least cost that a bucket has denied, and when it fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// Tokens.
+    pub cost: u64,
+    /// The wait.
+    pub retry_after: Ms,
 }
 
 impl Plan {
-    /// Opens the table and the breaker of a policy. Plans of the same namespace, rules, number of proxies and table
-    /// geometry share them, whatever their limits are.
+    /// Opens the table and the breaker of a policy. Plans of the same namespace, number of proxies and table geometry
+    /// share them, whatever their rules and limits are.
     pub fn new(id: u64, policy: Policy, store: &dyn Store, random: (u64, u64)) -> Plan {
-        let (namespace, rule, limiter) = (&policy.namespace, &policy.rule.name, &policy.limiter.name);
+        let (namespace, limiter) = (&policy.namespace, &policy.limiter.name);
         let proxies = policy.proxies.unwrap_or_default();
-        let prefix = format!("weir.{namespace}.{rule}.{proxies}.{}", policy.table_entries);
+        let prefix = format!("weir.{namespace}.{proxies}.{}", policy.table_entries);
         let table = Table::open(store, &prefix, policy.table_entries, random);
         let breaker = Breaker::new(format!("{prefix}.breaker.{limiter}"), policy.limiter.breaker);
-        Plan { id, policy, table, breaker }
+        Plan { id, policy, table, breaker, is_retired: Cell::new(false) }
     }
 
-    /// What this proxy alone can say of a request; None where the limiter has to be asked.
-    pub fn decide(&self, store: &dyn Store, ask: &Ask, now: Ms, random: u64) -> Option<Outcome> {
-        if ask.mode == Mode::Local {
-            return Some(self.take_own(store, ask, now).unwrap_or(Outcome::Failed(Failure::Unreachable)));
+    /// Takes what a request needs of one bucket, if this proxy has it, or says what else this proxy knows.
+    pub fn take(&self, store: &dyn Store, ask: &Ask, now: Ms, random: u64) -> Taken {
+        match ask.mode {
+            Mode::Local => self.take_own(store, ask, now, Failure::Unreachable),
+            Mode::Async { sync_interval } => self.take_unsettled(store, ask, sync_interval, now, random),
+            Mode::Exact | Mode::Lease(_) => self.take_lent(store, ask, now, random),
         }
-        let entry = self.table.as_ref().and_then(|table| table.read(store, table.fingerprint(&ask.key)));
-        let known = entry.filter(|entry| entry.epoch == ask.epoch()).and_then(|entry| entry.known);
-        // Others may have taken since, so it is certain only that more than this is not there.
-        let at_most = known.filter(|level| level.at <= now).map(|level| level.refilled(ask.limit, now));
-        if let Some(share @ Share::Refused { .. }) = at_most.map(|level| level.share_of(ask.limit, ask.cost)) {
-            return Some(Outcome::Decided(ask.limit, share));
-        }
+    }
+
+    fn take_lent(&self, store: &dyn Store, ask: &Ask, now: Ms, random: u64) -> Taken {
+        let looked = self.change(store, ask, now, |entry| {
+            if entry.lease.spend(now, ask.cost) {
+                entry.means_until = entry.means_until.max(entry.lease.expires);
+                let due = entry.lease.runs_out(now) && matches!(ask.mode, Mode::Lease(_));
+                return ControlFlow::Break(Taken::Granted {
+                    limit: ask.limit,
+                    standing: entry.seen(ask, now).standing(ask.limit),
+                    receipt: Receipt::Lease(entry.lease.moment()),
+                    due: due.then_some(Due::Ahead),
+                });
+            }
+            match entry.refusal(ask, now) {
+                Some(share) => ControlFlow::Break(Taken::Refused { limit: ask.limit, share }),
+                // An own bucket is no sign that the limiter has heard of the key.
+                None => ControlFlow::Continue(entry.known.is_some()),
+            }
+        });
+        let is_known = match looked {
+            Some(ControlFlow::Break(taken)) => return taken,
+            Some(ControlFlow::Continue(is_known)) => is_known,
+            None => false,
+        };
         if let Passage::Barred(_) = self.breaker.ask(store, now, random) {
-            return Some(Outcome::Failed(Failure::Breaker));
+            return Taken::Failed(Failure::Breaker);
         }
-        // An own bucket is no sign that the limiter has heard of the key.
-        let is_new = entry.is_none_or(|entry| entry.known.is_none());
-        (is_new && !self.admits_new_key(store, now)).then_some(Outcome::Failed(Failure::NewKeys))
+        if !is_known && !self.admits_new_key(store, now) {
+            return Taken::Failed(Failure::NewKeys);
+        }
+        Taken::Missing
     }
 
     /// Counts one more new key of this second. Where the count cannot be reached, the limiter is spared.
@@ -66,48 +197,208 @@ impl Plan {
         let Some(most) = self.policy.limiter.max_new_keys_per_second else {
             return true;
         };
-        let share = self
-            .table
-            .as_ref()
-            .and_then(|table| table.change(store, table.fingerprint(NEW_KEYS), now, |entry| take(entry, most, now, 1)));
+        let share = self.table.as_ref().and_then(|table| {
+            table.change(store, table.fingerprint(NEW_KEYS), now, |entry| entry.take_own(most, now, 1))
+        });
         matches!(share, Some(Share::Granted(_)))
     }
 
-    /// What the proxy's own bucket gives a request; None where it cannot be reached.
-    fn take_own(&self, store: &dyn Store, ask: &Ask, now: Ms) -> Option<Outcome> {
-        let (table, limit) = (self.table.as_ref()?, ask.own?);
-        let share = table.change(store, table.fingerprint(&ask.key), now, |entry| take(entry, limit, now, ask.cost))?;
-        Some(Outcome::Decided(limit, share))
-    }
-
-    /// What a request gets whose limiter has failed, where the proxy's own bucket has a say in it.
-    pub fn on_error(&self, store: &dyn Store, ask: &Ask, failure: Failure, now: Ms) -> Outcome {
-        match self.policy.rule.on_error {
-            OnError::Local => self.take_own(store, ask, now).unwrap_or(Outcome::Failed(failure)),
-            OnError::Allow | OnError::Deny => Outcome::Failed(failure),
+    /// Spends first: by what the limiter said last, less what this proxy has spent since.
+    fn take_unsettled(&self, store: &dyn Store, ask: &Ask, sync_interval: Ms, now: Ms, random: u64) -> Taken {
+        let probes = self.breaker.is_open();
+        if probes && let Passage::Barred(_) = self.breaker.ask(store, now, random) {
+            return Taken::Failed(Failure::Breaker);
+        }
+        let share = self.change(store, ask, now, |entry| {
+            let level = entry.known.get_or_insert(Level::full(ask.limit, now));
+            let share = level.take(ask.limit, now, ask.cost);
+            let full_at = level.full_at(ask.limit);
+            if let Share::Granted(_) = share {
+                entry.lease.was_granted(ask.cost);
+                entry.means_until = entry.means_until.max(full_at);
+            }
+            share
+        });
+        let (limit, due) = (ask.limit, if probes { Due::Now } else { Due::LookIn(sync_interval) });
+        match share {
+            Some(Share::Granted(standing)) => {
+                Taken::Granted { limit, standing, receipt: Receipt::Unsettled, due: Some(due) }
+            }
+            Some(share) => Taken::Refused { limit, share },
+            None => Taken::Failed(Failure::Unreachable),
         }
     }
 
-    /// Notes what the limiter has said of a bucket, which held no more than this at this time: that it is dry, or, where
-    /// new keys are counted, that it is known.
-    pub fn note(&self, store: &dyn Store, ask: &Ask, units: u64, refused: bool, at: Ms) {
-        let Some(table) = self.table.as_ref() else {
-            return;
-        };
-        if !refused && self.policy.limiter.max_new_keys_per_second.is_none() {
-            return;
+    /// What the proxy's own bucket gives a request; that failure where it cannot be reached.
+    fn take_own(&self, store: &dyn Store, ask: &Ask, now: Ms, failure: Failure) -> Taken {
+        let share = ask.own.and_then(|limit| {
+            Some((limit, self.change(store, ask, now, |entry| entry.take_own(limit, now, ask.cost))?))
+        });
+        match share {
+            Some((limit, Share::Granted(standing))) => {
+                Taken::Granted { limit, standing, receipt: Receipt::Own, due: None }
+            }
+            Some((limit, share)) => Taken::Refused { limit, share },
+            None => Taken::Failed(failure),
+        }
+    }
+
+    /// What a request gets whose limiter has failed; None where it passes uncounted.
+    pub fn on_error(&self, store: &dyn Store, ask: &Ask, failure: Failure, now: Ms) -> Option<Taken> {
+        match ask.on_error {
+            OnError::Local => Some(self.take_own(store, ask, now, failure)),
+            OnError::Deny => Some(Taken::Failed(failure)),
+            OnError::Allow => None,
+        }
+    }
+
+    /// Puts back what was taken, since another bucket has refused the request. Where it cannot be put back safely, it
+    /// stays spent.
+    pub fn put_back(&self, store: &dyn Store, ask: &Ask, receipt: Receipt, now: Ms) {
+        self.change(store, ask, now, |entry| match receipt {
+            Receipt::Lease(moment) => entry.lease.put_back(moment, ask.cost),
+            Receipt::Own => {
+                if let (Some(level), Some(limit)) = (entry.own, ask.own) {
+                    entry.own = Some(level.plus(limit, ask.cost));
+                }
+            }
+            // What is settled already comes back by no call.
+            Receipt::Unsettled if entry.lease.spent >= ask.cost => {
+                entry.lease.spent = entry.lease.spent.saturating_sub(ask.cost);
+                entry.known = entry.known.map(|level| level.plus(ask.limit, ask.cost));
+            }
+            Receipt::Unsettled => {}
+        });
+    }
+
+    /// Whether a request has been sent and charged before, and may pass free.
+    pub fn is_repeat(&self, store: &dyn Store, repeat: &Repeat, now: Ms) -> bool {
+        let passes = self.table.as_ref().and_then(|table| {
+            table.change(store, table.fingerprint(&repeat.key), now, |entry| {
+                let Some(left) = entry.known.as_mut().filter(|left| now - left.at < repeat.keep && left.units > 0)
+                else {
+                    return false;
+                };
+                left.units = left.units.saturating_sub(1);
+                true
+            })
+        });
+        passes == Some(true)
+    }
+
+    /// A request that may be sent again has been charged.
+    pub fn remember(&self, store: &dyn Store, repeat: &Repeat, now: Ms) {
+        if let Some(table) = &self.table {
+            table.change(store, table.fingerprint(&repeat.key), now, |entry| {
+                entry.known = Some(Level { units: REPEATS, at: now });
+                entry.means_until = now + repeat.keep;
+            });
+        }
+    }
+
+    /// Whether this worker makes the one call about a lease that may be out.
+    pub fn open_call(&self, store: &dyn Store, ask: &Ask, wish: Wish, worker: u32, now: Ms, timeout: Ms) -> Election {
+        let opened = self.change(store, ask, now, |entry| {
+            let unsettled = entry.lease.spent;
+            // Without leases nothing is held but for a moment, for requests that wait for other buckets, too.
+            let wish = match ask.mode {
+                Mode::Exact if wish == Wish::Borrow => Wish::Keep,
+                _ => wish,
+            };
+            let mut offer = entry.lease.open_call(ask.limit, ask.terms(), wish, worker, now, now + timeout)?;
+            if let Mode::Async { .. } = ask.mode {
+                offer.debt = unsettled;
+            }
+            Some((offer, entry.lease.moment()))
+        });
+        match opened {
+            Some(Some((offer, moment))) => Election::Won(offer, Lending { moment, sent: now }),
+            Some(None) => Election::Lost,
+            None => Election::Void,
+        }
+    }
+
+    /// How a call about a lease has ended.
+    pub fn close_call(
+        &self,
+        store: &dyn Store,
+        ask: &Ask,
+        call: Lending,
+        end: LendingEnd,
+        now: Ms,
+        random: u64,
+    ) -> Closed {
+        let closed = self.change(store, ask, now, |entry| {
+            // Another call is out, or none: the lease has gone on without this one.
+            if entry.lease.moment() != call.moment {
+                return Closed::default();
+            }
+            let waiting = match end {
+                LendingEnd::Answered(acquired, granted, denied) => {
+                    let waiting = entry.lease.renew(&acquired.lent, call.sent, now);
+                    entry.note(ask, acquired, call.sent, granted, denied, now, random);
+                    entry.means_until = entry.means_until.max(entry.lease.expires);
+                    waiting
+                }
+                LendingEnd::NotExecuted(offer) => entry.lease.cancel_call(offer),
+                LendingEnd::Unknown => entry.lease.lose_call(),
+            };
+            entry.written = now;
+            let quiet = entry.lease.quiet_for(now, u64::MAX).unwrap_or_default();
+            Closed { waiting, due: entry.due(ask, now), quiet }
+        });
+        closed.unwrap_or_default()
+    }
+
+    /// What a bucket needs whose lease nobody may want any more; None if nothing.
+    pub fn due(&self, store: &dyn Store, ask: &Ask, now: Ms) -> Option<Due> {
+        let table = self.table.as_ref()?;
+        table.read(store, table.fingerprint(&ask.key))?.due(ask, now)
+    }
+
+    /// Notes what the limiter has said of a bucket to those who asked for no lease. Gives how long the limiter is not
+    /// asked for what it has denied, as [`Closed::quiet`] does.
+    #[expect(clippy::too_many_arguments, reason = "all that a call brings")]
+    pub fn note(
+        &self,
+        store: &dyn Store,
+        ask: &Ask,
+        acquired: &Acquired,
+        denied: Option<Denied>,
+        sent: Ms,
+        now: Ms,
+        random: u64,
+    ) -> Ms {
+        if denied.is_none() && self.policy.limiter.max_new_keys_per_second.is_none() {
+            return Ms(0);
         }
         // Where all tries are lost, the next request asks the limiter: it costs a call.
-        let _ = table.change(store, table.fingerprint(&ask.key), at, |entry| {
-            let level = Level { units, at };
-            (entry.epoch, entry.known) = (ask.epoch(), Some(level));
-            entry.means_until = entry.means_until.max(level.full_at(ask.limit));
+        let noted = self.change(store, ask, sent, |entry| {
+            entry.note(ask, acquired, sent, 0, denied, now, random);
+            entry.lease.quiet_for(now, u64::MAX)
         });
+        noted.flatten().unwrap_or_default()
     }
 
     /// Takes notice of what other workers have found out about the limiter.
     pub fn refresh(&self, store: &dyn Store) {
         self.breaker.refresh(store);
+    }
+
+    /// Another policy is in force from now on: those who wait are still answered by this one, but it is not for it to look
+    /// after leases any more.
+    pub fn retire(&self) {
+        self.is_retired.set(true);
+    }
+
+    /// Whether another policy is in force instead.
+    pub fn is_retired(&self) -> bool {
+        self.is_retired.get()
+    }
+
+    /// Whether the limiter is left alone, so that nobody asks it ahead of need.
+    pub fn is_open(&self) -> bool {
+        self.breaker.is_open()
     }
 
     /// A call has brought an answer.
@@ -119,13 +410,92 @@ impl Plan {
     pub fn call_failed(&self, store: &dyn Store, now: Ms, random: u64) {
         self.breaker.failed(store, now, random);
     }
+
+    fn change<T>(&self, store: &dyn Store, ask: &Ask, now: Ms, change: impl FnMut(&mut Entry) -> T) -> Option<T> {
+        let table = self.table.as_ref()?;
+        table.change(store, table.fingerprint(&ask.key), now, change)
+    }
 }
 
-/// Takes from the own bucket of an entry. What a limit has let pass is not forgotten when the limit changes: the level
-/// stays, cut to the new burst.
-fn take(entry: &mut Entry, limit: Limit, now: Ms, cost: u64) -> Share {
-    let level = entry.own.get_or_insert(Level::full(limit, now));
-    let share = level.take(limit, now, cost);
-    entry.means_until = entry.means_until.max(level.full_at(limit));
-    share
+impl Entry {
+    /// Takes from the proxy's own bucket. What a limit has let pass is not forgotten when the limit changes: the level
+    /// stays, cut to the new burst.
+    fn take_own(&mut self, limit: Limit, now: Ms, cost: u64) -> Share {
+        let level = self.own.get_or_insert(Level::full(limit, now));
+        let share = level.take(limit, now, cost);
+        self.means_until = self.means_until.max(level.full_at(limit));
+        share
+    }
+
+    /// What the bucket needs whose lease nobody may want any more.
+    fn due(&self, ask: &Ask, now: Ms) -> Option<Due> {
+        let lease = self.lease;
+        let at = match ask.mode {
+            Mode::Async { sync_interval } => (lease.spent > 0).then(|| lease.since + sync_interval)?,
+            _ if lease.size == 0 || lease.expires <= now => return None,
+            mode => {
+                let root_is_low = mode == Mode::Exact || self.known.is_none_or(|level| level.is_low(ask.limit));
+                self.written + lease.goes_back_after(ask.limit, root_is_low)?
+            }
+        };
+        Some(if at <= now { Due::Now } else { Due::LookIn(at - now) })
+    }
+
+    /// What the limiter has said of the bucket, under this limit.
+    fn known(&self, ask: &Ask, now: Ms) -> Option<Level> {
+        let known = self.known.filter(|level| self.epoch == ask.epoch() && level.at <= now)?;
+        Some(known.refilled(ask.limit, now))
+    }
+
+    /// The bucket as this proxy sees it: what the limiter has, as far as is known, and what it has lent.
+    fn seen(&self, ask: &Ask, now: Ms) -> Level {
+        let root = self.known(ask, now).unwrap_or(Level { units: 0, at: now });
+        root.plus(ask.limit, self.lease.at_hand(now))
+    }
+
+    /// Refuses a request that the limiter would refuse.
+    fn refusal(&self, ask: &Ask, now: Ms) -> Option<Share> {
+        if let Mode::Lease(_) = ask.mode {
+            let wait = self.lease.quiet_for(now, ask.cost)?;
+            return Some(self.seen(ask, now).refuse(ask.limit, ask.cost, wait));
+        }
+        // Others may have taken since, so it is certain only that more than this is not there.
+        let share = self.known(ask, now)?.share_of(ask.limit, ask.cost);
+        matches!(share, Share::Refused { .. }).then_some(share)
+    }
+
+    /// What the limiter has said: the bucket was seen no earlier than the call was sent.
+    #[expect(clippy::too_many_arguments, reason = "all that a call brings")]
+    fn note(
+        &mut self,
+        ask: &Ask,
+        acquired: &Acquired,
+        sent: Ms,
+        granted: Granted,
+        denied: Option<Denied>,
+        now: Ms,
+        random: u64,
+    ) {
+        let level = Level { units: acquired.level, at: sent };
+        self.epoch = ask.epoch();
+        self.means_until = self.means_until.max(level.full_at(ask.limit));
+        if let Mode::Async { .. } = ask.mode {
+            // What was spent since is not settled yet.
+            self.known = Some(level.minus(ask.limit, self.lease.spent));
+            return;
+        }
+        self.known = Some(level);
+        let Mode::Lease(_) = ask.mode else {
+            return;
+        };
+        match denied {
+            Some(denied) => self.lease.was_denied(ask.limit, denied.cost, denied.retry_after, now, random),
+            None => {
+                self.lease.was_granted(granted);
+                if acquired.lent.limited {
+                    self.lease.was_limited(ask.limit, level, now, random);
+                }
+            }
+        }
+    }
 }

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use weir::clock::Ms;
 use weir::path::Pattern;
 use weir::policy::{
-    Allowance, BreakerLimits, ClassId, Credential, Environment, Limit, Missing, Mode, OnError, Origin, Policy, Problem,
-    Reset, Tree,
+    Allowance, BreakerLimits, ClassId, Credential, Environment, Idempotency, Limit, Missing, Mode, OnError, Origin,
+    Policy, Problem, Reset, Rule, Terms, Tree,
 };
 use weir::tenant::{HashKey, Storage, Tenant};
 
@@ -180,10 +180,15 @@ fn no_value_of_a_secret_is_told_to_anybody() {
     assert!(!policy.contains("\"secret\""), "{policy}");
 }
 
+fn only(policy: &Policy) -> &Rule {
+    let [rule] = policy.rules.as_slice() else { panic!("{:?}", policy.rules) };
+    rule
+}
+
 /// The shares of one proxy, by tier and entry: requests, period in seconds and burst.
-fn own(policy: &Policy) -> Vec<Vec<Option<(u64, u64, u64)>>> {
+fn own(rule: &Rule) -> Vec<Vec<Option<(u64, u64, u64)>>> {
     let told = |limit: Limit| (limit.requests(), limit.period().0 / 1000, limit.burst());
-    policy.rule.tiers.iter().map(|tier| tier.entries.iter().map(|entry| entry.own.map(told)).collect()).collect()
+    rule.tiers.iter().map(|tier| tier.entries.iter().map(|entry| entry.own.map(told)).collect()).collect()
 }
 
 fn limit(requests: u64, seconds: u64, burst: u64) -> Allowance {
@@ -203,7 +208,7 @@ fn what_the_smallest_policy_leaves_out_is_as_the_page_says() {
     assert_eq!((policy.proxies, policy.table_entries), (None, 65_536));
     assert_eq!(policy.classes.names, ["default"]);
     assert!(policy.classes.matches.is_empty());
-    let rule = &policy.rule;
+    let rule = only(&policy);
     assert_eq!(rule.name, "per-user");
     let [source] = rule.sources.as_slice() else { panic!("{:?}", rule.sources) };
     assert_eq!((source.label.as_str(), source.storage), ("header", Storage::Plain));
@@ -215,7 +220,8 @@ fn what_the_smallest_policy_leaves_out_is_as_the_page_says() {
     assert_eq!((tier.name.as_str(), tier.by_class.as_slice()), ("default", [0].as_slice()));
     let [entry] = tier.entries.as_slice() else { panic!("{:?}", tier.entries) };
     assert_eq!((entry.name.as_str(), entry.allowance, entry.own), ("default", limit(100, 60, 100), None));
-    assert_eq!(rule.mode, Mode::Exact);
+    assert_eq!(rule.mode, Mode::Lease(Terms { life: Ms(300_000), lend: 500 }));
+    assert_eq!((rule.shadow, &rule.idempotency), (false, &None));
     let response = &policy.response;
     assert_eq!((response.status, response.content_type.as_str()), (429, "application/json"));
     assert_eq!(response.body, r#"{"error":"rate_limited","rule":"{rule}","retry_after":{retry_after}}"#);
@@ -248,7 +254,7 @@ fn each_word_that_is_built_arrives_in_the_plan() {
         assert_eq!((found.class, &found.methods, &found.path), (ClassId(class), &methods, &path));
         assert_eq!((found.cost, found.exempt), (cost, exempt));
     }
-    let rule = &policy.rule;
+    let rule = only(&policy);
     let sources: Vec<_> =
         rule.sources.iter().map(|source| (source.label.as_str(), &source.origin, source.storage)).collect();
     let wanted = [
@@ -304,7 +310,7 @@ fn each_word_that_is_built_arrives_in_the_plan() {
         vec![Some((600, 7 * 90, 85)), None, None],
         vec![None],
     ];
-    assert_eq!(own(&policy), wanted);
+    assert_eq!(own(only(&policy)), wanted);
     let response = &policy.response;
     assert_eq!((response.status, response.content_type.as_str()), (503, "text/plain; charset=utf-8"));
     assert_eq!(response.body, "{rule}: come back in {retry_after} s");
@@ -315,11 +321,11 @@ fn each_word_that_is_built_arrives_in_the_plan() {
 #[test]
 fn limits_by_class_need_no_tiers() {
     let policy = good("by_class_without_tiers");
-    let [tier] = policy.rule.tiers.as_slice() else { panic!("{:?}", policy.rule.tiers) };
+    let [tier] = only(&policy).tiers.as_slice() else { panic!("{policy:?}") };
     let entries: Vec<_> = tier.entries.iter().map(|entry| (entry.name.as_str(), entry.allowance)).collect();
     assert_eq!(entries, [("default", Allowance::Unlimited), ("write", limit(1, 86_400, 1))]);
     assert_eq!(tier.by_class, [0, 1]);
-    let rule = &policy.rule;
+    let rule = only(&policy);
     let [source] = rule.sources.as_slice() else { panic!("{:?}", rule.sources) };
     assert_eq!((source.label.as_str(), &source.origin), ("constant", &Origin::Constant("all".to_owned())));
     assert_eq!(rule.missing, Missing::Deny);
@@ -331,9 +337,9 @@ fn an_integer_may_come_as_a_double() {
     let policy = good("numbers_of_doubles");
     assert_eq!(policy.limiter.timeout, Ms(1));
     assert_eq!(policy.classes.matches.first().map(|bulk| bulk.cost), Some(1000));
-    let entry = policy.rule.tiers.first().and_then(|tier| tier.entries.first());
+    let entry = only(&policy).tiers.first().and_then(|tier| tier.entries.first());
     assert_eq!(entry.map(|entry| entry.allowance), Some(limit(1000, 31 * 86_400, 2000)));
-    assert_eq!(policy.rule.missing, Missing::Skip);
+    assert_eq!(only(&policy).missing, Missing::Skip);
     assert_eq!((policy.response.status, policy.response.retry_after_jitter), (429, 1000));
 }
 
@@ -342,9 +348,9 @@ fn the_largest_numbers_are_allowed() {
     let policy = good("largest");
     assert_eq!(policy.namespace.len(), 32);
     assert_eq!(policy.limiter.timeout, Ms(60_000));
-    let entry = policy.rule.tiers.first().and_then(|tier| tier.entries.first());
+    let entry = only(&policy).tiers.first().and_then(|tier| tier.entries.first());
     assert_eq!(entry.map(|entry| entry.allowance), Some(limit(9_007_199_254_740_991, 1, 9_007_199_254_740)));
-    assert_eq!(own(&policy), [[Some((9_007_199_254_740_991, 100_000, 90_071_992))]]);
+    assert_eq!(own(only(&policy)), [[Some((9_007_199_254_740_991, 100_000, 90_071_992))]]);
     let breaker = BreakerLimits { failures: i64::MAX as u64, within: Ms(60_000), probe_every: Ms(60_000) };
     assert_eq!((policy.limiter.breaker, policy.table_entries), (breaker, 16_777_216));
     let keys = Limit::new(1_000_000_000, Ms(1000), 1_000_000_000).expect("a limit");
@@ -354,13 +360,61 @@ fn the_largest_numbers_are_allowed() {
 #[test]
 fn a_local_share_is_the_limit_among_the_proxies() {
     let policy = good("local");
-    assert_eq!((policy.rule.mode, policy.rule.on_error, policy.proxies), (Mode::Local, OnError::Deny, Some(3)));
+    assert_eq!((only(&policy).mode, only(&policy).on_error, policy.proxies), (Mode::Local, OnError::Deny, Some(3)));
     // What is left out of a breaker is as the page says.
     let breaker = BreakerLimits { failures: 1, within: Ms(1000), probe_every: Ms(200) };
     assert_eq!(policy.limiter.breaker, breaker);
     // 100 / 3 is 33, and 200 / 3 is 66, which hold 10 and 40; 2 / 3 is none, and a bucket holds one token at least.
     let wanted = [[Some((100, 180, 33)), Some((600, 3 * 3600, 66)), Some((1, 3, 1)), None]];
-    assert_eq!(own(&policy), wanted);
+    assert_eq!(own(only(&policy)), wanted);
+}
+
+#[test]
+fn each_mode_has_its_own_words() {
+    let policy = good("modes");
+    let lease = |life, lend| Mode::Lease(Terms { life: Ms(life), lend });
+    let wanted = [
+        ("exact", Mode::Exact, OnError::Allow, false),
+        ("lease", lease(300_000, 500), OnError::Local, false),
+        ("lease-short", lease(1000, 100), OnError::Deny, false),
+        ("lease-long", lease(3_600_000, 900), OnError::Deny, false),
+        ("lease-life", lease(60_000, 500), OnError::Deny, false),
+        // 0.2345 is kept to three digits.
+        ("lease-lend", lease(300_000, 235), OnError::Deny, true),
+        ("async", Mode::Async { sync_interval: Ms(1000) }, OnError::Allow, false),
+        ("async-often", Mode::Async { sync_interval: Ms(10) }, OnError::Allow, false),
+        ("async-seldom", Mode::Async { sync_interval: Ms(60_000) }, OnError::Allow, false),
+        ("local", Mode::Local, OnError::Deny, false),
+    ];
+    let rules = policy.rules.iter().map(|rule| (rule.name.as_str(), rule.mode, rule.on_error, rule.shadow));
+    assert_eq!(rules.collect::<Vec<_>>(), wanted);
+    // A local share stands where a rule needs one, and nowhere else.
+    let shares = policy.rules.iter().filter(|rule| own(rule) != [[None]]).map(|rule| (rule.name.as_str(), own(rule)));
+    let wanted = [("lease", vec![vec![Some((2, 4 * 60, 1))]]), ("local", vec![vec![Some((8, 4 * 60, 2))]])];
+    assert_eq!(shares.collect::<Vec<_>>(), wanted);
+    let idempotency = policy.rules.last().and_then(|rule| rule.idempotency.clone());
+    assert_eq!(idempotency, Some(Idempotency { header: "x-request-id".to_owned(), keep: Ms(600_000) }));
+}
+
+#[test]
+fn rules_are_kept_in_order_each_with_its_own_words() {
+    let policy = good("several");
+    let idempotency = |header: &str, keep| Some(Idempotency { header: header.to_owned(), keep: Ms(keep) });
+    let wanted = [
+        ("per-client", 3, false, idempotency("idempotency-key", 86_400_000)),
+        ("reads", 2, false, None),
+        ("writes", 1, false, idempotency("x-once", 1000)),
+        ("per-user", 1, true, None),
+    ];
+    let told = |rule: &Rule| (rule.tiers.len(), rule.shadow, rule.idempotency.clone());
+    let rules: Vec<_> = policy.rules.iter().map(|rule| (rule.name.as_str(), told(rule))).collect();
+    assert_eq!(rules, wanted.map(|(name, tiers, shadow, idempotency)| (name, (tiers, shadow, idempotency))));
+    let labels: Vec<_> =
+        policy.rules.iter().flat_map(|rule| &rule.sources).map(|source| source.label.as_str()).collect();
+    assert_eq!(labels, ["header", "device", "constant", "header", "constant", "header"]);
+    let trusted: Vec<_> = policy.rules.iter().flat_map(|rule| &rule.sources).map(|source| source.trusted).collect();
+    assert_eq!(trusted, [false, false, true, true, true, true]);
+    assert_eq!(good("sixteen").rules.len(), 16);
 }
 
 #[test]
@@ -369,7 +423,17 @@ fn every_good_policy_is_looked_at() {
         .iter()
         .map(|path| path.file_stem().expect("a name").to_string_lossy().into())
         .collect();
-    let looked_at = ["by_class_without_tiers", "everything", "largest", "local", "numbers_of_doubles", "smallest"];
+    let looked_at = [
+        "by_class_without_tiers",
+        "everything",
+        "largest",
+        "local",
+        "modes",
+        "numbers_of_doubles",
+        "several",
+        "sixteen",
+        "smallest",
+    ];
     assert_eq!(names, looked_at);
 }
 

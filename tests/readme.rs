@@ -50,10 +50,12 @@ fn its_policies_are_valid_and_their_defaults_are_the_ones_it_names() {
     assert_eq!(whole.limiter.breaker, smallest.limiter.breaker);
     assert_eq!(whole.table_entries, smallest.table_entries);
     assert_eq!(whole.limiter.authority, smallest.limiter.authority);
-    assert_eq!(whole.rule.missing, smallest.rule.missing);
+    assert_eq!(whole.rules[0].missing, smallest.rules[0].missing);
+    assert_eq!(whole.rules[0].mode, smallest.rules[0].mode);
+    assert_eq!(whole.rules[0].shadow, smallest.rules[0].shadow);
     let minute = weir::clock::Ms(60_000);
     assert_eq!(
-        smallest.rule.tiers[0].entries[0].allowance,
+        smallest.rules[0].tiers[0].entries[0].allowance,
         weir::policy::Allowance::Limited(Limit::new(100, minute, 100).unwrap())
     );
 }

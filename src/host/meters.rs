@@ -10,10 +10,12 @@ use crate::policy::Policy;
 pub(super) struct Meters {
     calls: Option<u32>,
     degraded: Vec<(Failure, Option<u32>)>,
+    /// By the index of the rule.
+    shadow: Vec<Option<u32>>,
 }
 
 impl Meters {
-    /// `<namespace>.limiter.<limiter>.calls` and `<namespace>.degraded.<reason>`.
+    /// `<namespace>.limiter.<limiter>.calls`, `<namespace>.degraded.<reason>` and `<namespace>.shadow.<rule>`.
     pub fn define(policy: &Policy) -> Meters {
         let counter = |name: String| hostcalls::define_metric(MetricType::Counter, &name).ok();
         let namespace = &policy.namespace;
@@ -22,6 +24,11 @@ impl Meters {
             degraded: Failure::ALL
                 .into_iter()
                 .map(|failure| (failure, counter(format!("{namespace}.degraded.{}", failure.name()))))
+                .collect(),
+            shadow: policy
+                .rules
+                .iter()
+                .map(|rule| rule.shadow.then(|| counter(format!("{namespace}.shadow.{}", rule.name))).flatten())
                 .collect(),
         }
     }
@@ -35,6 +42,11 @@ impl Meters {
     pub fn degraded(&self, reason: Failure) {
         let id = self.degraded.iter().find(|(failure, _)| *failure == reason).and_then(|(_, id)| *id);
         increment(id);
+    }
+
+    /// A shadow rule would have refused a request.
+    pub fn shadow(&self, rule: usize) {
+        increment(self.shadow.get(rule).copied().flatten());
     }
 }
 

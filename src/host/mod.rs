@@ -6,6 +6,7 @@ mod envoy;
 mod meters;
 mod shared_data;
 mod vm;
+mod workers;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -77,7 +78,9 @@ impl RootContext for Root {
                 let clock = if HOST.monotonic().is_some() { "the host's steady clock" } else { "the wall's clock" };
                 let version = env!("CARGO_PKG_VERSION");
                 log::info!("weir {version}: policy {} of this worker is in force, timed by {clock}", plan.id);
-                self.plan = Some(plan);
+                if let Some(before) = self.plan.replace(plan) {
+                    before.retire();
+                }
                 self.set_tick_period(std::time::Duration::from_millis(period.0));
                 true
             }
@@ -108,6 +111,9 @@ impl Context for Root {
     }
 
     fn on_done(&mut self) -> bool {
+        if let Some(plan) = &self.plan {
+            plan.retire();
+        }
         vm::root_gone(self.id);
         true
     }
@@ -150,7 +156,7 @@ impl HttpContext for Filter {
         }
         let answer = match decide(&plan.policy, &HostRequest) {
             Decision::Answer(answer) => Some(answer),
-            Decision::Ask(ask) => vm::arrive(plan, ask, &self.stream),
+            Decision::Ask(asks) => vm::arrive(plan, asks, &self.stream),
         };
         match answer {
             Some(Answer::Pass(headers)) => {

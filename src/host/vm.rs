@@ -17,7 +17,7 @@ use proxy_wasm::types::Status;
 
 use super::meters::Meters;
 use super::shared_data::SharedData;
-use super::{HOST, State, Stream};
+use super::{HOST, State, Stream, workers};
 use crate::answer::Answer;
 use crate::clock::{Clock, Ms, Now};
 use crate::flow::{Arrival, Call, CallId, Flow, Step, Ticket};
@@ -31,7 +31,8 @@ const BETWEEN_WARNINGS: Ms = Ms(10_000);
 
 thread_local! {
     static VM: RefCell<Vm> = RefCell::new(Vm {
-        flow: Flow::new(HOST.call_owner(), random(), Box::new(SharedData)),
+        flow: Flow::new(HOST.call_owner(), random(), Box::new(SharedData), 0),
+        worker: None,
         clock: Clock::default(),
         calls: BTreeMap::new(),
         lost: Vec::new(),
@@ -45,6 +46,8 @@ thread_local! {
 
 struct Vm {
     flow: Flow<Stream>,
+    /// Its number in this proxy, by which others wake it.
+    worker: Option<u32>,
     clock: Clock,
     /// By the host's token: the call, and the root that made it.
     calls: BTreeMap<u32, (CallId, u32)>,
@@ -88,17 +91,21 @@ pub(super) fn install(root: u32, policy: Policy) -> Rc<Plan> {
 /// Has the queue of this name wake this root from now on.
 fn register_queue(root: u32, name: String) {
     if let Ok(id) = hostcalls::register_shared_queue(&name) {
+        let known = with(|vm| vm.worker);
+        let worker = workers::join(known, id);
         with(|vm| {
             vm.queue = Some(Queue { name, id });
             vm.waker = Some(root);
+            vm.worker = worker;
+            vm.flow.set_worker(worker.unwrap_or_default());
         });
     }
 }
 
 /// A request needs tokens: gives its answer, or None where it waits and has to be paused.
-pub(super) fn arrive(plan: &Rc<Plan>, ask: Ask, stream: &Stream) -> Option<Answer> {
+pub(super) fn arrive(plan: &Rc<Plan>, asks: Vec<Ask>, stream: &Stream) -> Option<Answer> {
     let now = now();
-    let (arrival, steps) = with(|vm| vm.flow.arrive(plan, ask, stream.clone(), now));
+    let (arrival, steps) = with(|vm| vm.flow.arrive(plan, asks, stream.clone(), now));
     let answer = match arrival {
         Arrival::Decided(answer) => Some(answer),
         Arrival::Waits(ticket) => {
@@ -173,6 +180,7 @@ fn perform(context: u32, steps: Vec<Step<Stream>>, now: Now) {
                     let _ = hostcalls::enqueue_shared_queue(queue.id, Some(b"w"));
                 }
             }
+            Step::WakeOthers(others) => workers::wake(others),
             Step::Call(call) => {
                 // The host would give the call to the stream that was finished last, and end it with that stream.
                 if effective != context && hostcalls::set_effective_context(context).is_ok() {
@@ -193,6 +201,11 @@ fn perform(context: u32, steps: Vec<Step<Stream>>, now: Now) {
                 if hostcalls::set_effective_context(stream.id).is_ok() {
                     effective = stream.id;
                     stream.finish(answer);
+                }
+            }
+            Step::Shadow(plan, rule) => {
+                if let Some(meters) = meters(&plan) {
+                    meters.shadow(rule);
                 }
             }
             Step::Degraded(plan, failure) => {

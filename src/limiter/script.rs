@@ -14,6 +14,6 @@ pub struct Script {
 /// Grants the costs of those who wait at a token bucket.
 pub const TOKEN_BUCKET: Script = Script {
     text: include_str!("../../lua/token_bucket.lua"),
-    sha: "ce718afe8b85f1a8785248a9e33fd1bde38cff8a",
-    format: "t1",
+    sha: "da2f7c4c26e054ae5487f2a13052a2794e1136e7",
+    format: "t2",
 };

@@ -8,8 +8,7 @@ use serde_json::Value;
 
 use super::script::Script;
 use super::{Failure, HttpCall, HttpEnd};
-use crate::bucket::{Grants, Run};
-use crate::policy::Limit;
+use crate::bucket::{Acquire, Acquired};
 use crate::tenant::escape_into;
 
 /// The longest reply in bytes that can be a verdict: see [`MAX_RUNS`].
@@ -30,16 +29,16 @@ pub enum By {
 /// What an answer says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// What each run got.
-    Grants(Grants),
+    /// What the bucket gives.
+    Acquired(Acquired),
     /// Redis does not know the script: it has not run, and the call may be made again by text.
     NoScript,
     /// Nothing that could be used.
     Failure(Failure),
 }
 
-/// Encodes `acquire`: the costs of those who wait, in order, at one bucket.
-pub fn encode(script: &Script, by: By, key: &str, limit: Limit, runs: &[Run]) -> HttpCall {
+/// Encodes `acquire` at one bucket.
+pub fn encode(script: &Script, by: By, key: &str, asked: &Acquire) -> HttpCall {
     let mut body = String::new();
     let (command, name) = match by {
         By::Sha => ("EVALSHA", script.sha),
@@ -53,15 +52,19 @@ pub fn encode(script: &Script, by: By, key: &str, limit: Limit, runs: &[Run]) ->
     part(name.as_bytes());
     part(b"1");
     part(key.as_bytes());
-    let limit = [limit.requests(), limit.period().0, limit.burst()];
-    for number in limit.into_iter().chain(runs.iter().flat_map(|run| [run.cost, run.count])) {
+    let (limit, offer) = (asked.limit, asked.offer);
+    let limit_and_terms =
+        [limit.requests(), limit.period().0, limit.burst(), asked.terms.life.0, asked.terms.lent_freely(limit)];
+    let offer = [offer.want, offer.end, offer.size, offer.carry, u64::from(asked.hold), offer.debt];
+    let runs = asked.runs.iter().flat_map(|run| [run.cost, run.count]);
+    for number in limit_and_terms.into_iter().chain(offer).chain(runs) {
         part(number.to_string().as_bytes());
     }
     HttpCall { path: "/", body }
 }
 
 /// Reads how the call ended.
-pub fn decode(end: HttpEnd, by: By, limit: Limit, runs: &[Run]) -> Reply {
+pub fn decode(end: HttpEnd, by: By, asked: &Acquire) -> Reply {
     let body = match end {
         HttpEnd::Answer { status: 200, body } if body.len() <= MAX_REPLY => body,
         HttpEnd::Answer { status: 200, .. } | HttpEnd::Oversized => return Reply::Failure(Failure::Oversized),
@@ -79,8 +82,8 @@ pub fn decode(end: HttpEnd, by: By, limit: Limit, runs: &[Run]) -> Reply {
         };
     }
     let numbers: Option<Vec<i64>> = reply.iter().map(Value::as_i64).collect();
-    match numbers.map(|numbers| Grants::from_reply(&numbers, limit, runs)) {
-        Some(Ok(grants)) => Reply::Grants(grants),
+    match numbers.map(|numbers| Acquired::from_reply(&numbers, asked)) {
+        Some(Ok(acquired)) => Reply::Acquired(acquired),
         Some(Err(_)) | None => Reply::Failure(Failure::Unreadable),
     }
 }

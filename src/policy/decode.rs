@@ -61,7 +61,7 @@ fn read_policy(reader: &mut Reader, tree: &Tree, environment: Environment) -> Op
         Some((tree, path)) => table(reader, &path, tree),
         None => Some(65_536),
     };
-    let rule = rules::read(reader, &fields, &classes, hash_key.map(HashKey::new), proxies);
+    let rules = rules::read(reader, &fields, &classes, hash_key.map(HashKey::new), proxies);
     let response = match fields.get("response") {
         Some((tree, path)) => response(reader, tree, &path),
         None => Some(Response::default()),
@@ -72,7 +72,7 @@ fn read_policy(reader: &mut Reader, tree: &Tree, environment: Environment) -> Op
         table_entries: table_entries?,
         limiter: limiter?,
         classes,
-        rule: rule?,
+        rules: rules?,
         response: response?,
     })
 }
@@ -185,22 +185,13 @@ fn breaker(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<BreakerLimit
         Some((tree, path)) => reader.count(&path, tree),
         None => Some(default.failures),
     };
+    const WANTED: [&str; 2] = ["write one integer and ms or s, such as 200ms", "write 10ms to 60s"];
     let mut time = |word, default| match fields.get(word) {
-        Some((tree, path)) => breaker_time(reader, &path, tree),
+        Some((tree, path)) => reader.duration_within(&path, tree, Ms(10)..=MAX_TIMEOUT, WANTED),
         None => Some(default),
     };
     let (within, probe_every) = (time("within", default.within), time("probe_every", default.probe_every));
     Some(BreakerLimits { failures: failures?, within: within?, probe_every: probe_every? })
-}
-
-fn breaker_time(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Ms> {
-    let time = reader.duration(path, tree, "write one integer and ms or s, such as 200ms")?;
-    if time < Ms(10) || time > MAX_TIMEOUT {
-        let found = if let Tree::Text(text) = tree { Found::Text(text.clone()) } else { Found::Nothing };
-        reader.note(path, found, "is out of range", "write 10ms to 60s");
-        return None;
-    }
-    Some(time)
 }
 
 /// So many new keys a second, as a limit of their own.
@@ -264,7 +255,10 @@ fn response(reader: &mut Reader, tree: &Tree, path: &Path) -> Option<Response> {
     let reset = fields.get("reset").and_then(|(tree, path)| {
         reader.word(&path, tree, &[("epoch", Reset::Epoch), ("seconds", Reset::Seconds)], &[])
     });
-    let jitter = fields.get("retry_after_jitter").and_then(|(tree, path)| thousandths(reader, &path, tree));
+    let jitter = fields.get("retry_after_jitter").and_then(|(tree, path)| {
+        const WANTED: &str = "write a part from 0 to 1, such as 0.1";
+        reader.thousandths(&path, tree, 0.0..=1.0, "is outside 0 to 1", WANTED)
+    });
     let default = Response::default();
     Some(Response {
         status: status.unwrap_or(default.status),
@@ -298,32 +292,4 @@ fn status(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<u16> {
             None
         }
     }
-}
-
-/// A part from 0 to 1, kept to three digits.
-fn thousandths(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<u16> {
-    const WANTED: &str = "write a part from 0 to 1, such as 0.1";
-    let part = match tree {
-        Tree::Int(0) => 0.0,
-        Tree::Int(1) => 1.0,
-        Tree::Float(part) if (0.0..=1.0).contains(part) => *part,
-        // Envoy's YAML makes a text of a fraction, where a policy is written out as a Struct.
-        Tree::Text(text) if text.parse().is_ok_and(|part| (0.0..=1.0).contains(&part)) => {
-            text.parse().unwrap_or_default()
-        }
-        Tree::Int(other) => {
-            reader.note(path, Found::Number(*other), "is outside 0 to 1", WANTED);
-            return None;
-        }
-        Tree::Float(_) => {
-            reader.note(path, Found::Ours("a number"), "is outside 0 to 1", WANTED);
-            return None;
-        }
-        _ => {
-            reader.wrong_kind(path, tree, WANTED);
-            return None;
-        }
-    };
-    // From 0.0 to 1000.0: the cast cannot cut anything off.
-    Some((part * 1000.0).round() as u16)
 }

@@ -9,22 +9,33 @@ use super::{Allowance, ClassId, Classes, Entry, Tier};
 
 const LIMIT: Words = Words { built: &["requests", "per", "burst"], later: &[] };
 
+/// The smallest burst of which a part can be lent while a part stays.
+const LENDABLE: u64 = 2;
+
 const PERIOD: &str = "write one integer and s, m, h or d, such as 1m";
 
 const LIMIT_TEXT: &str = "write requests/period with s, m, h or d, such as 10/m";
 
+/// What the limits of a rule must fit.
+#[derive(Clone, Copy)]
+pub(super) struct Setting<'c> {
+    pub classes: &'c Classes,
+    /// Whether proxies borrow from the buckets.
+    pub is_lent: bool,
+}
+
 /// `limits`: a limit, or by tier a limit or limits by entry.
-pub(super) fn read(reader: &mut Reader, fields: &Fields, classes: &Classes) -> Option<Vec<Tier>> {
+pub(super) fn read(reader: &mut Reader, fields: &Fields, setting: Setting) -> Option<Vec<Tier>> {
     const WANTED: &str = "write a limit such as 100/m, or limits by tier";
     let (tree, path) = reader.needed(fields, "limits", WANTED)?;
     if !is_by_name(tree) {
-        return Some(vec![tier_of(reader, &path, DEFAULT, tree, classes)?]);
+        return Some(vec![tier_of(reader, &path, DEFAULT, tree, setting)?]);
     }
     let mut tiers = Vec::new();
     let mut complete = true;
     for (name, path, tree) in reader.chosen(&path, tree, WANTED)? {
         let name = reader.name(&path, name);
-        match (&name, tier_of(reader, &path, name.as_deref().unwrap_or_default(), tree, classes)) {
+        match (&name, tier_of(reader, &path, name.as_deref().unwrap_or_default(), tree, setting)) {
             (Some(_), Some(tier)) => tiers.push(tier),
             _ => complete = false,
         }
@@ -44,7 +55,8 @@ fn is_by_name(tree: &Tree) -> bool {
     }
 }
 
-fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree, classes: &Classes) -> Option<Tier> {
+fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree, setting: Setting) -> Option<Tier> {
+    let Setting { classes, is_lent } = setting;
     let mut entries = Vec::new();
     let mut complete = true;
     if is_by_name(tree) {
@@ -83,6 +95,15 @@ fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree, classes: &
             reader.note(path, found, "is a burst below the cost of a class that meets it", wanted);
         }
     }
+    for (path, _, allowance) in &entries {
+        if let Allowance::Limited(limit) = allowance
+            && is_lent
+            && limit.burst() < LENDABLE
+        {
+            let wanted = "raise the burst to at least 2, or write mode: exact";
+            reader.note(path, Found::Nothing, "has a burst of 1, which cannot be lent", wanted);
+        }
+    }
     Some(Tier {
         name: name.to_owned(),
         entries: entries
@@ -90,6 +111,23 @@ fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree, classes: &
             .map(|(_, entry, allowance)| Entry { name: entry.to_owned(), allowance, own: None })
             .collect(),
         by_class,
+    })
+}
+
+/// Whether a tier gives more to any class than another one does.
+pub(super) fn gives_more(tiers: &[Tier], tier: Option<usize>, than: Option<usize>) -> bool {
+    let allowances = |index: Option<usize>| {
+        let tier = index.and_then(|index| tiers.get(index));
+        let entries = tier.map(|tier| tier.by_class.iter().filter_map(|entry| tier.entries.get(*entry)));
+        entries.into_iter().flatten().map(|entry| entry.allowance)
+    };
+    allowances(tier).zip(allowances(than)).any(|(one, other)| match (one, other) {
+        (Allowance::Deny, _) | (_, Allowance::Unlimited) => false,
+        (Allowance::Unlimited, _) | (_, Allowance::Deny) => true,
+        (Allowance::Limited(one), Allowance::Limited(other)) => {
+            let rate = |of: Limit, per: Limit| u128::from(of.requests()).saturating_mul(u128::from(per.period().0));
+            one.burst() > other.burst() || rate(one, other) > rate(other, one)
+        }
     })
 }
 

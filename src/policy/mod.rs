@@ -38,8 +38,8 @@ pub struct Policy {
     pub limiter: Limiter,
     /// How requests are sorted.
     pub classes: Classes,
-    /// What is limited.
-    pub rule: Rule,
+    /// What is limited: 1 to 16 rules, each with a name of its own.
+    pub rules: Vec<Rule>,
     /// What clients see.
     pub response: Response,
 }
@@ -133,6 +133,10 @@ pub struct Rule {
     pub mode: Mode,
     /// What a request gets when the limiter fails.
     pub on_error: OnError,
+    /// It counts what it would refuse, and refuses nothing.
+    pub shadow: bool,
+    /// How a repeated request is known, so that it takes nothing again.
+    pub idempotency: Option<Idempotency>,
 }
 
 /// Where a rule's tokens are.
@@ -140,8 +144,40 @@ pub struct Rule {
 pub enum Mode {
     /// In the limiter, which grants every request.
     Exact,
+    /// In the limiter, which lends some to each proxy.
+    Lease(Terms),
+    /// In each proxy, which tells the limiter now and then what it has spent.
+    Async {
+        /// How often.
+        sync_interval: Ms,
+    },
     /// In each proxy its share; nobody is asked.
     Local,
+}
+
+/// How a proxy borrows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// How long a small lease lives.
+    pub life: Ms,
+    /// How much of the burst may be lent freely, in thousandths.
+    pub lend: u16,
+}
+
+impl Terms {
+    /// How many tokens of a limit are lent freely.
+    pub fn lent_freely(self, limit: Limit) -> u64 {
+        limit.burst().saturating_mul(u64::from(self.lend)) / 1000
+    }
+}
+
+/// How a repeated request is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Idempotency {
+    /// The header that names a request, in lower case.
+    pub header: String,
+    /// How long it is kept.
+    pub keep: Ms,
 }
 
 /// Something that a tenant's value is read from.
@@ -153,6 +189,8 @@ pub struct Source {
     pub origin: Origin,
     /// Whether the value may be stored as it is.
     pub storage: Storage,
+    /// Whether clients cannot make the value up.
+    pub trusted: bool,
 }
 
 /// What a source reads.

@@ -2,6 +2,8 @@
 //!
 //! Each function returns what it could read, or None after noting the problem: the caller goes on with the rest.
 
+use std::ops::RangeInclusive;
+
 use super::limit;
 use super::problem::{Found, Path, Problem, Segment};
 use super::tree::Tree;
@@ -28,6 +30,7 @@ pub(super) struct Words {
 
 impl<'t> Fields<'t> {
     /// The value of a field and its path.
+    #[inline(never)] // It is asked for everywhere, and the module is to be small: likewise below.
     pub fn get(&self, word: &'static str) -> Option<(&'t Tree, Path)> {
         let (_, tree) = self.fields.iter().find(|(name, _)| *name == word)?;
         Some((tree, self.path.word(word)))
@@ -35,10 +38,12 @@ impl<'t> Fields<'t> {
 }
 
 impl Reader {
+    #[inline(never)]
     pub fn note(&mut self, path: &Path, found: Found, wrong: &'static str, wanted: impl Into<String>) {
         self.note_choices(path, found, wrong, wanted, Vec::new());
     }
 
+    #[inline(never)]
     pub fn note_choices(
         &mut self,
         path: &Path,
@@ -51,6 +56,7 @@ impl Reader {
     }
 
     /// Notes that a value is of another kind than the one wanted.
+    #[inline(never)]
     pub fn wrong_kind(&mut self, path: &Path, tree: &Tree, wanted: impl Into<String>) {
         self.note(path, Found::Ours(tree.kind()), "cannot stand here", wanted);
     }
@@ -171,6 +177,62 @@ impl Reader {
             self.note(path, Found::Text(text.to_owned()), "is no duration", wanted);
         }
         duration
+    }
+
+    /// A duration of a range: `wanted` is told of what is no duration, `within` of one that is outside.
+    pub fn duration_within(
+        &mut self,
+        path: &Path,
+        tree: &Tree,
+        range: RangeInclusive<Ms>,
+        [wanted, within]: [&str; 2],
+    ) -> Option<Ms> {
+        let duration = self.duration(path, tree, wanted)?;
+        if !range.contains(&duration) {
+            let found = if let Tree::Text(text) = tree { Found::Text(text.clone()) } else { Found::Nothing };
+            self.note(path, found, "is out of range", within);
+            return None;
+        }
+        Some(duration)
+    }
+
+    /// A part of 1 in a range, kept to three digits, in thousandths.
+    pub fn thousandths(
+        &mut self,
+        path: &Path,
+        tree: &Tree,
+        range: RangeInclusive<f64>,
+        outside: &'static str,
+        wanted: &str,
+    ) -> Option<u16> {
+        let (part, found) = match tree {
+            Tree::Int(part) => (*part as f64, Found::Number(*part)),
+            Tree::Float(part) => (*part, Found::Ours("a number")),
+            // Envoy's YAML makes a text of a fraction, where a policy is written out as a Struct.
+            Tree::Text(text) => (text.parse().unwrap_or(f64::NAN), Found::Text(text.clone())),
+            _ => (f64::NAN, Found::Nothing),
+        };
+        if range.contains(&part) {
+            // From 0.0 to 1000.0: the cast cannot cut anything off.
+            return Some((part * 1000.0).round() as u16);
+        }
+        match part.is_nan() {
+            true => self.wrong_kind(path, tree, wanted),
+            false => self.note(path, found, outside, wanted),
+        }
+        None
+    }
+
+    /// The name of a header, in lower case, as hosts ask for it.
+    pub fn header_name(&mut self, path: &Path, tree: &Tree, wanted: &str) -> Option<String> {
+        let name = self.text(path, tree, wanted)?;
+        let is_token =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_token) {
+            self.note(path, Found::Text(name.to_owned()), "is no header", wanted);
+            return None;
+        }
+        Some(name.to_owned())
     }
 
     /// A name: 1 to 32 of `a-z 0-9 _ -`. It stands in Redis keys and metric names.

@@ -14,13 +14,25 @@ const SOURCES: Words = Words {
 /// The label of tenants that no source named.
 pub(super) const NONE: &str = "none";
 
-pub(super) fn read(reader: &mut Reader, fields: &Fields, has_hash_key: bool) -> Option<Vec<Source>> {
+pub(super) const HEADER: &str = "write the name of a header in lower case";
+
+/// What the sources of a rule may count on, and what is left to be checked of them.
+pub(super) struct Setting {
+    /// Whether secret values can be hashed.
+    pub has_hash_key: bool,
+    /// Whether another rule counts all clients together.
+    pub others_count_all: bool,
+    /// Where sources stand that may be used only if other rules limit the same requests.
+    pub untrusted: Vec<Path>,
+}
+
+pub(super) fn read(reader: &mut Reader, fields: &Fields, setting: &mut Setting) -> Option<Vec<Source>> {
     const WANTED: &str = "write a list of sources, such as [{header: {name: x-user-id, trusted: true}}]";
     let (tree, path) = reader.needed(fields, "key", WANTED)?;
     let mut sources: Vec<Source> = Vec::new();
     let mut complete = true;
     for (path, tree) in reader.list(&path, tree, WANTED)? {
-        let Some(source) = source(reader, &path, tree, has_hash_key) else {
+        let Some(source) = source(reader, &path, tree, setting) else {
             complete = false;
             continue;
         };
@@ -36,7 +48,7 @@ pub(super) fn read(reader: &mut Reader, fields: &Fields, has_hash_key: bool) -> 
     complete.then_some(sources)
 }
 
-fn source(reader: &mut Reader, path: &Path, tree: &Tree, has_hash_key: bool) -> Option<Source> {
+fn source(reader: &mut Reader, path: &Path, tree: &Tree, setting: &mut Setting) -> Option<Source> {
     let kinds = reader.object(path, tree, SOURCES)?;
     let mut given = SOURCES.built.iter().filter_map(|kind| Some((*kind, kinds.get(kind)?)));
     let Some((kind, (tree, path))) = given.next() else {
@@ -55,44 +67,40 @@ fn source(reader: &mut Reader, path: &Path, tree: &Tree, has_hash_key: bool) -> 
         return None;
     }
     match kind {
-        "header" => header(reader, &path, tree, has_hash_key),
-        "authorization" => authorization(reader, &path, tree, has_hash_key),
+        "header" => header(reader, &path, tree, setting),
+        "authorization" => authorization(reader, &path, tree, setting),
         _ => constant(reader, &path, tree),
     }
 }
 
-fn header(reader: &mut Reader, path: &Path, tree: &Tree, has_hash_key: bool) -> Option<Source> {
+fn header(reader: &mut Reader, path: &Path, tree: &Tree, setting: &mut Setting) -> Option<Source> {
     const WORDS: Words = Words { built: &["name", "as", "trusted", "secret"], later: &["doubled"] };
-    const NAME: &str = "write the name of a header in lower case";
-    let options = Options::read(reader, path, tree, WORDS, "name", NAME)?;
+    let options = Options::read(reader, path, tree, WORDS, "name", HEADER)?;
     let storage = if options.secret { Storage::Secret } else { Storage::Plain };
-    client_chosen(reader, path, options.trusted);
-    needs_hash_key(reader, path, storage, has_hash_key);
+    client_chosen(reader, path, options.trusted, setting);
+    needs_hash_key(reader, path, storage, setting.has_hash_key);
     let (tree, at) = options.main?;
-    let name = reader.text(&at, tree, NAME)?;
-    let is_token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_token) {
-        reader.note(&at, Found::Text(name.to_owned()), "is no header", NAME);
-        return None;
-    }
+    let name = reader.header_name(&at, tree, HEADER)?;
     Some(Source {
         label: options.label.unwrap_or_else(|| "header".to_owned()),
-        origin: Origin::Header(name.to_owned()),
+        origin: Origin::Header(name),
         storage,
+        trusted: options.trusted,
     })
 }
 
-fn authorization(reader: &mut Reader, path: &Path, tree: &Tree, has_hash_key: bool) -> Option<Source> {
+fn authorization(reader: &mut Reader, path: &Path, tree: &Tree, setting: &mut Setting) -> Option<Source> {
     const WORDS: Words = Words { built: &["scheme", "as", "trusted"], later: &[] };
     let options = Options::read(reader, path, tree, WORDS, "scheme", "write scheme: bearer or scheme: basic")?;
-    client_chosen(reader, path, options.trusted);
-    needs_hash_key(reader, path, Storage::Secret, has_hash_key);
+    client_chosen(reader, path, options.trusted, setting);
+    needs_hash_key(reader, path, Storage::Secret, setting.has_hash_key);
     let (tree, at) = options.main?;
     let origin = reader.word(&at, tree, &[("bearer", &Origin::Bearer), ("basic", &Origin::BasicUser)], &[])?;
     Some(Source {
         label: options.label.unwrap_or_else(|| "authorization".to_owned()),
         origin: origin.clone(),
         storage: Storage::Secret,
+        trusted: options.trusted,
     })
 }
 
@@ -110,6 +118,7 @@ fn constant(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Source> {
         label: options.label.unwrap_or_else(|| "constant".to_owned()),
         origin: Origin::Constant(value.to_owned()),
         storage: Storage::Plain,
+        trusted: true,
     })
 }
 
@@ -162,14 +171,19 @@ fn label(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<String> {
     Some(label)
 }
 
-/// A value that clients make up gives a fresh bucket for each invention. While there is one rule, nothing else
-/// looks at the same requests.
-fn client_chosen(reader: &mut Reader, path: &Path, trusted: bool) {
-    if !trusted {
-        let wanted = "write trusted: true if something before weir sets or checks this value; \
-                      a client that can make it up gets a fresh bucket for each invention";
-        reader.note(path, Found::Nothing, "is not trusted, and no other rule limits the same requests", wanted);
+/// A value that clients make up gives a fresh bucket for each invention, unless a rule that counts all clients together
+/// limits the same requests.
+fn client_chosen(reader: &mut Reader, path: &Path, trusted: bool, setting: &mut Setting) {
+    if trusted {
+        return;
     }
+    if setting.others_count_all {
+        setting.untrusted.push(path.clone());
+        return;
+    }
+    let wanted = "write trusted: true if something before weir sets or checks this value, or add a rule with \
+                  key: [{constant: all}]; a client that can make it up gets a fresh bucket for each invention";
+    reader.note(path, Found::Nothing, "is not trusted, and no other rule limits the same requests", wanted);
 }
 
 fn needs_hash_key(reader: &mut Reader, path: &Path, storage: Storage, has_hash_key: bool) {

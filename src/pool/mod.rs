@@ -1,10 +1,11 @@
 //! What a proxy keeps of its own, for all its workers: the table and the breaker, in the host's shared data.
 //!
-//! Shared data is one space for all filters of a proxy, so every name starts with a prefix made of the namespace, the
-//! rule set and the table's geometry. It may be wiped at any time, and values may be torn or foreign: whatever cannot
+//! Shared data is one space for all filters of a proxy, so every name starts with a prefix made of the namespace and
+//! the table's geometry. It may be wiped at any time, and values may be torn or foreign: whatever cannot
 //! be read as ours is absent. For what the limiter has said that costs a call; a bucket of the proxy's own is full again.
 
 pub mod breaker;
+pub mod lease;
 pub mod table;
 
 /// Shared data of a host: values by name, each with a number that changes with every write.
@@ -51,7 +52,7 @@ const TRIES: u8 = 8;
 
 /// Reads a value, changes it and writes it, until nobody else has written meanwhile. `change` returns what to write,
 /// nothing where it may stay, and what it found out. None where all tries were lost.
-fn update<T>(
+pub(crate) fn update<T>(
     store: &dyn Store,
     name: &str,
     mut change: impl FnMut(Option<&[u8]>) -> (Option<Vec<u8>>, T),

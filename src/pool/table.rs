@@ -4,11 +4,14 @@
 //! Where a set is full, an entry that means something any longer goes last, and of the rest the one that was written
 //! longest ago goes first. Names are fingerprints keyed with a seed that the workers of a proxy agree on, so nobody
 //! outside can choose tenants that meet in one set.
+//!
+//! Only the entry that is looked for is decoded, and only its bytes are written anew: this is the way of every request.
 
 use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
+use super::lease::Lease;
 use super::{Store, update};
 use crate::bucket::Level;
 use crate::clock::Ms;
@@ -17,13 +20,15 @@ use crate::clock::Ms;
 pub const WAYS: usize = 8;
 
 /// Bytes of an entry.
-pub const ENTRY_BYTES: usize = 64;
+pub const ENTRY_BYTES: usize = 144;
 
-/// Bytes of a set: a head of 16 and its entries. An entry costs 66 bytes, and the host's own for a name in each set.
-pub const SET_BYTES: usize = 16 + WAYS * ENTRY_BYTES;
+/// Bytes of a set: a head of 8 and its entries. An entry costs 145 bytes, and the host's own for a name in each set.
+pub const SET_BYTES: usize = HEAD_BYTES + WAYS * ENTRY_BYTES;
+
+const HEAD_BYTES: usize = 8;
 
 /// First bytes of a set: ours, and the version of the layout.
-const MAGIC: [u8; 8] = *b"weirset1";
+const MAGIC: [u8; HEAD_BYTES] = *b"weirset2";
 
 /// A table in shared data.
 #[derive(Clone, Debug)]
@@ -43,13 +48,16 @@ pub struct Entry {
     fingerprint: u128,
     /// The limit that it was written under; under another one what it knows is void.
     pub epoch: u32,
-    /// At most so much was in the bucket of the limiter then.
+    /// So much was in the bucket of the limiter then; where tokens are spent first, what of it is left.
     pub known: Option<Level>,
     /// The proxy's own bucket.
     pub own: Option<Level>,
+    /// What the limiter has lent.
+    pub lease: Lease,
     /// Until when it means anything.
     pub means_until: Ms,
-    written: Ms,
+    /// When it was changed last.
+    pub written: Ms,
 }
 
 impl Table {
@@ -86,11 +94,12 @@ impl Table {
     /// What is known of a bucket.
     pub fn read(&self, store: &dyn Store, of: Fingerprint) -> Option<Entry> {
         let (bytes, _) = store.get(&self.name(of))?;
-        self.entries(&bytes).into_iter().find(|entry| entry.fingerprint == of.0)
+        let slot = entries(&bytes).find(|slot| names(slot) == of.0)?;
+        self.decode(slot)
     }
 
-    /// Changes what is known of a bucket, from nothing where nothing is known. None where others have always come
-    /// first: then nothing has changed.
+    /// Changes what is known of a bucket, from nothing where nothing is known; what is not changed is not written. None
+    /// where others have always come first: then nothing has changed.
     pub fn change<T>(
         &self,
         store: &dyn Store,
@@ -98,21 +107,39 @@ impl Table {
         now: Ms,
         mut change: impl FnMut(&mut Entry) -> T,
     ) -> Option<T> {
-        update(store, &self.name(of), |found| {
-            let mut entries = found.map(|bytes| self.entries(bytes)).unwrap_or_default();
-            let known = entries.iter().position(|entry| entry.fingerprint == of.0);
-            let mut entry = known.map(|at| entries.swap_remove(at)).unwrap_or_default();
-            let outcome = change(&mut entry);
-            (entry.fingerprint, entry.written) = (of.0, now);
-            while entries.len() >= WAYS {
-                let first_to_go =
-                    entries.iter().enumerate().min_by_key(|(_, entry)| (entry.means_until > now, entry.written));
-                let at = first_to_go.map(|(at, _)| at).unwrap_or_default();
-                entries.swap_remove(at);
+        let mut outcome = None;
+        let is_changed = self.rewrite(store, of, now, &mut |entry| outcome = Some(change(entry)));
+        outcome.filter(|_| is_changed)
+    }
+
+    /// [`Table::change`], once for all kinds of changes: they are many, and each copy would cost the module its size.
+    #[inline(never)]
+    fn rewrite(&self, store: &dyn Store, of: Fingerprint, now: Ms, change: &mut dyn FnMut(&mut Entry)) -> bool {
+        let written = update(store, &self.name(of), |found| {
+            let found = found.filter(|bytes| is_set(bytes));
+            let known = found.and_then(|bytes| entries(bytes).position(|slot| names(slot) == of.0));
+            let before = known.and_then(|at| self.decode(entries(found?).nth(at)?)).unwrap_or_default();
+            let mut entry = before;
+            change(&mut entry);
+            if entry == before {
+                return (None, ());
             }
-            entries.push(entry);
-            (Some(self.encode(&entries)), outcome)
-        })
+            (entry.fingerprint, entry.written) = (of.0, now);
+            let mut bytes = found.map_or_else(empty_set, <[u8]>::to_vec);
+            let at = known.unwrap_or_else(|| self.first_to_go(&bytes, now));
+            if let Some(slot) = slots(&mut bytes).nth(at) {
+                slot.copy_from_slice(&self.encode(&entry));
+            }
+            (Some(bytes), ())
+        });
+        written.is_some()
+    }
+
+    /// The slot of a set for an entry that is not there yet: an empty or unreadable one, if there is one.
+    fn first_to_go(&self, bytes: &[u8], now: Ms) -> usize {
+        let worth = |slot| self.decode(slot).map(|entry| (entry.means_until > now, entry.written));
+        let first = entries(bytes).enumerate().min_by_key(|(_, slot)| worth(slot));
+        first.map(|(at, _)| at).unwrap_or_default()
     }
 
     fn name(&self, of: Fingerprint) -> String {
@@ -120,66 +147,123 @@ impl Table {
         format!("{}.{set:x}", self.prefix)
     }
 
-    fn checksum(&self, entries: &[u8]) -> u64 {
+    fn checksum(&self, entry: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.seed.1, self.seed.0);
-        hasher.write(entries);
+        hasher.write(entry);
         hasher.finish()
     }
 
-    fn encode(&self, entries: &[Entry]) -> Vec<u8> {
-        let mut body = Vec::with_capacity(SET_BYTES);
-        for entry in entries {
-            entry.encode(&mut body);
+    #[inline(never)]
+    fn encode(&self, entry: &Entry) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        let mut rest = bytes.as_mut_slice();
+        let mut put = |number: &[u8]| {
+            if let Some(to) = rest.split_off_mut(..number.len()) {
+                to.copy_from_slice(number);
+            }
+        };
+        put(&entry.fingerprint.to_le_bytes());
+        for level in [entry.known, entry.own] {
+            // A level of nothing is told by a time of nothing.
+            let level = level.unwrap_or_default();
+            put(&level.units.to_le_bytes());
+            put(&short(level.at.0));
         }
-        body.resize(WAYS.saturating_mul(ENTRY_BYTES), 0);
-        let mut bytes = Vec::with_capacity(SET_BYTES);
-        bytes.extend(MAGIC);
-        bytes.extend(self.checksum(&body).to_le_bytes());
-        bytes.append(&mut body);
+        let lease = entry.lease;
+        put(&entry.epoch.to_le_bytes());
+        put(&lease.waiting.to_le_bytes());
+        put(&lease.turn.to_le_bytes());
+        put(&[u8::from(lease.denied)]);
+        let times = [entry.means_until, entry.written, lease.expires, lease.call_ends, lease.since, lease.quiet_until];
+        let numbers = [lease.tokens, lease.size, lease.end, lease.spent, lease.rate, lease.wanted, lease.quiet_cost];
+        for number in times.into_iter().map(|time| time.0).chain(numbers) {
+            put(&short(number));
+        }
+        // What is left of the slot stays empty but for the checksum at its end.
+        if let Some((body, sum)) = bytes.split_last_chunk_mut::<8>() {
+            *sum = self.checksum(body).to_le_bytes();
+        }
         bytes
     }
 
-    /// The entries of a set; none where it is torn, foreign or of another version.
-    fn entries(&self, bytes: &[u8]) -> Vec<Entry> {
-        let Some((head, body)) = bytes.split_at_checked(16).filter(|_| bytes.len() == SET_BYTES) else {
-            return Vec::new();
-        };
-        let wanted = MAGIC.into_iter().chain(self.checksum(body).to_le_bytes());
-        if !head.iter().copied().eq(wanted) {
-            return Vec::new();
+    /// None where the slot is empty, torn or foreign.
+    #[inline(never)]
+    fn decode(&self, slot: &[u8]) -> Option<Entry> {
+        let (body, sum) = slot.split_last_chunk::<8>()?;
+        if names(slot) == 0 || self.checksum(body).to_le_bytes() != *sum {
+            return None;
         }
-        body.chunks_exact(ENTRY_BYTES).filter_map(Entry::decode).collect()
-    }
-}
-
-impl Entry {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.extend(self.fingerprint.to_le_bytes());
-        bytes.extend(self.epoch.to_le_bytes());
-        // Seconds are enough to tell which was written longest ago.
-        bytes.extend(u32::try_from(self.written.0 / 1000).unwrap_or(u32::MAX).to_le_bytes());
-        for level in [self.known, self.own] {
-            // A level of nothing is told by a time of nothing.
-            let level = level.unwrap_or_default();
-            bytes.extend(level.units.to_le_bytes());
-            bytes.extend(level.at.0.to_le_bytes());
-        }
-        bytes.extend(self.means_until.0.to_le_bytes());
-    }
-
-    /// None where the slot is empty.
-    fn decode(mut bytes: &[u8]) -> Option<Entry> {
-        let fingerprint = u128::from_le_bytes(*bytes.split_off(..16)?.first_chunk()?);
-        let epoch = u32::from_le_bytes(*bytes.split_off(..4)?.first_chunk()?);
-        let written = u32::from_le_bytes(*bytes.split_off(..4)?.first_chunk()?);
-        let mut number = || Some(u64::from_le_bytes(*bytes.split_off(..8)?.first_chunk()?));
+        let mut rest = body;
+        let fingerprint = u128::from_le_bytes(*rest.split_off(..16)?.first_chunk()?);
         let mut level = || {
-            let (units, at) = (number()?, Ms(number()?));
+            let units = i64::from_le_bytes(*rest.split_off(..8)?.first_chunk()?);
+            let at = Ms(long(rest.split_off(..SHORT)?));
             Some((at > Ms(0)).then_some(Level { units, at }))
         };
         let (known, own) = (level()?, level()?);
-        let means_until = Ms(number()?);
-        let written = Ms(u64::from(written)).times(1000);
-        (fingerprint != 0).then_some(Entry { fingerprint, epoch, known, own, means_until, written })
+        let epoch = u32::from_le_bytes(*rest.split_off(..4)?.first_chunk()?);
+        let waiting = u32::from_le_bytes(*rest.split_off(..4)?.first_chunk()?);
+        let turn = u16::from_le_bytes(*rest.split_off(..2)?.first_chunk()?);
+        let denied = *rest.split_off_first()? != 0;
+        let mut number = || Some(long(rest.split_off(..SHORT)?));
+        let (means_until, written) = (Ms(number()?), Ms(number()?));
+        let (expires, call_ends, since, quiet_until) = (Ms(number()?), Ms(number()?), Ms(number()?), Ms(number()?));
+        let (tokens, size, end, spent) = (number()?, number()?, number()?, number()?);
+        let (rate, wanted, quiet_cost) = (number()?, number()?, number()?);
+        let lease = Lease {
+            tokens,
+            size,
+            end,
+            expires,
+            call_ends,
+            turn,
+            waiting,
+            spent,
+            since,
+            rate,
+            wanted,
+            quiet_until,
+            quiet_cost,
+            denied,
+        };
+        Some(Entry { fingerprint, epoch, known, own, lease, means_until, written })
     }
+}
+
+/// Bytes of a number that is below 2^48, as times in ms and tokens are.
+const SHORT: usize = 6;
+
+/// A number in six bytes; larger ones do not occur, and are cut to the largest.
+fn short(number: u64) -> [u8; SHORT] {
+    let [a, b, c, d, e, f, ..] = number.min((1 << 48) - 1).to_le_bytes();
+    [a, b, c, d, e, f]
+}
+
+fn long(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, byte| (number << 8) | u64::from(*byte))
+}
+
+fn is_set(bytes: &[u8]) -> bool {
+    bytes.len() == SET_BYTES && bytes.starts_with(&MAGIC)
+}
+
+fn empty_set() -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.resize(SET_BYTES, 0);
+    bytes
+}
+
+/// The slots of a set; none where it is torn, foreign or of another version.
+fn entries(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let body = if is_set(bytes) { bytes.get(HEAD_BYTES..) } else { None };
+    body.unwrap_or_default().chunks_exact(ENTRY_BYTES)
+}
+
+fn slots(bytes: &mut [u8]) -> impl Iterator<Item = &mut [u8]> {
+    bytes.get_mut(HEAD_BYTES..).unwrap_or_default().chunks_exact_mut(ENTRY_BYTES)
+}
+
+/// The fingerprint that a slot bears; 0 where it is empty.
+fn names(slot: &[u8]) -> u128 {
+    slot.first_chunk().map_or(0, |bytes| u128::from_le_bytes(*bytes))
 }

@@ -19,12 +19,14 @@ fn with(response: &str) -> Policy {
 }
 
 fn granted(remaining: u64, reset: u64) -> Outcome {
-    Outcome::Decided(limit(60, 60, 90), Share::Granted(Standing { remaining, reset: Ms(reset) }))
+    let share = Share::Granted(Standing { remaining, reset: Ms(reset) });
+    Outcome::Decided { rule: 0, limit: limit(60, 60, 90), share }
 }
 
 fn refused(retry_after: u64, reset: u64) -> Outcome {
     let standing = Standing { remaining: 0, reset: Ms(reset) };
-    Outcome::Decided(limit(60, 60, 90), Share::Refused { standing, retry_after: Ms(retry_after) })
+    let share = Share::Refused { standing, retry_after: Ms(retry_after) };
+    Outcome::Decided { rule: 0, limit: limit(60, 60, 90), share }
 }
 
 fn headers(list: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
@@ -68,12 +70,14 @@ fn each_outcome_has_its_answer() {
         headers: headers(&[("content-type", "application/json")]),
         body: r#"{"error":"forbidden","rule":"per-key"}"#.to_owned(),
     };
-    assert_eq!(refusal(&policy, &Outcome::Forbidden, 7), wanted);
+    assert_eq!(refusal(&policy, &Outcome::Forbidden(0), 7), wanted);
 }
 
 #[wasm_bindgen_test(unsupported = test)]
-fn on_error_is_applied_to_every_failure() {
-    let allow = policy_of(KEY, r#""60/m""#, r#", "on_error": "allow""#, "");
+fn a_failure_that_refuses_is_503_and_names_the_rule() {
+    let mut two = policy_of(KEY, r#""60/m""#, r#", "on_error": "allow""#, "");
+    two.rules.push(two.rules[0].clone());
+    two.rules[1].name = "second".to_owned();
     let deny = policy_of(KEY, r#""60/m""#, r#", "on_error": "deny""#, r#", "response": {"status": 420, "body": "x"}"#);
     let wanted = Refusal {
         status: 503,
@@ -81,8 +85,26 @@ fn on_error_is_applied_to_every_failure() {
         body: r#"{"error":"limiter_unavailable","rule":"per-key","retry_after":1}"#.to_owned(),
     };
     for failure in Failure::ALL {
-        assert_eq!(answer(&allow, &Outcome::Failed(failure), UNIX, 7), Answer::Pass(vec![]), "{failure:?}");
-        assert_eq!(refusal(&deny, &Outcome::Failed(failure), 7), wanted, "{failure:?}");
+        assert_eq!(refusal(&deny, &Outcome::Failed(0, failure), 7), wanted, "{failure:?}");
+        // Whether a rule refuses what it cannot count has been decided before.
+        let told = refusal(&two, &Outcome::Failed(1, failure), 7);
+        assert_eq!((told.status, told.body), (503, wanted.body.replace("per-key", "second")));
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_refusal_names_the_rule_that_refuses() {
+    let mut two = with("");
+    two.rules.push(two.rules[0].clone());
+    two.rules[1].name = "second".to_owned();
+    let standing = Standing { remaining: 0, reset: Ms(1) };
+    let share = Share::Refused { standing, retry_after: Ms(1) };
+    for (rule, name) in [(0, "per-key"), (1, "second")] {
+        let decided = Outcome::Decided { rule, limit: limit(60, 60, 90), share };
+        let wanted = format!(r#"{{"error":"rate_limited","rule":"{name}","retry_after":1}}"#);
+        assert_eq!(refusal(&two, &decided, 0).body, wanted);
+        let wanted = format!(r#"{{"error":"forbidden","rule":"{name}"}}"#);
+        assert_eq!(refusal(&two, &Outcome::Forbidden(rule), 0).body, wanted);
     }
 }
 
@@ -199,7 +221,7 @@ fn a_breaker_that_probes_seldom_says_when_to_come_back() {
         "breaker": {"probe_every": "2500ms"}}}}"#;
     let policy = weir::policy::Policy::from_host(text.as_bytes(), &|_| None).unwrap();
     for (failure, seconds) in [(Failure::Breaker, "3"), (Failure::Timeout, "1")] {
-        let Answer::Refuse(refusal) = answer(&policy, &Outcome::Failed(failure), weir::clock::Ms(0), 0) else {
+        let Answer::Refuse(refusal) = answer(&policy, &Outcome::Failed(0, failure), weir::clock::Ms(0), 0) else {
             panic!("{failure:?} was to be refused");
         };
         assert!(refusal.headers.contains(&("retry-after", seconds.to_owned())), "{refusal:?}");

@@ -1,11 +1,16 @@
 //! The numbers of a token bucket, against an oracle that takes one request at a time.
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::bucket::{Grants, Impossible, Run, Share, Standing, runs};
+use weir::bucket::{Acquire, Acquired, Impossible, Lent, Offer, Run, Share, Standing, runs};
 use weir::clock::Ms;
 use weir::policy::Limit;
 
-use crate::made::{Random, limit, rounds};
+use crate::made::{Random, limit, only_for, rounds};
+
+/// A reply that lends nothing.
+fn lends_nothing(level: i64, reset: i64, granted: &[i64]) -> Vec<i64> {
+    [&[level, reset, 0, 0, 0, 0, 0], granted].concat()
+}
 
 fn run(cost: u64, count: u64) -> Run {
     Run { cost, count }
@@ -27,63 +32,131 @@ fn costs_in_a_row_are_coded_as_runs() {
     }
 }
 
+/// Level, reset and how many of each run were granted; and what that says.
+type Reading<'g> = (i64, i64, &'g [i64], Result<Acquired, Impossible>);
+
 #[wasm_bindgen_test(unsupported = test)]
 fn a_reply_that_cannot_be_true_is_refused() {
     // 60/m: a token is 60,000 units, a millisecond brings 60, a full bucket is 3,600,000.
     let minute = limit(60, 60, 60);
     let asked = [run(1, 2), run(3, 1)];
-    let grants = |level, granted: &[u64]| Ok(Grants { level, granted: granted.to_vec() });
-    let table: [(&[i64], Result<Grants, Impossible>); 36] = [
-        (&[3_300_000, 5000, 2, 1], grants(3_300_000, &[2, 1])),
-        (&[0, 60_000, 2, 1], grants(0, &[2, 1])),
-        (&[59_999, 59_001, 0, 0], grants(59_999, &[0, 0])),
-        (&[0, 60_000, 1, 0], grants(0, &[1, 0])),
-        (&[60_000, 59_000, 2, 0], grants(60_000, &[2, 0])),
-        (&[179_999, 57_001, 2, 0], grants(179_999, &[2, 0])),
+    let grants = |level, granted: &[u64]| Ok(Acquired { level, lent: Lent::default(), granted: granted.to_vec() });
+    let table: [Reading; 36] = [
+        (3_300_000, 5000, &[2, 1], grants(3_300_000, &[2, 1])),
+        (0, 60_000, &[2, 1], grants(0, &[2, 1])),
+        (59_999, 59_001, &[0, 0], grants(59_999, &[0, 0])),
+        (0, 60_000, &[1, 0], grants(0, &[1, 0])),
+        (60_000, 59_000, &[2, 0], grants(60_000, &[2, 0])),
+        (179_999, 57_001, &[2, 0], grants(179_999, &[2, 0])),
         // Too few numbers.
-        (&[], Err(Impossible)),
-        (&[3_300_000], Err(Impossible)),
-        (&[3_300_000, 5000], Err(Impossible)),
-        (&[3_300_000, 5000, 2], Err(Impossible)),
+        (3_300_000, 5000, &[], Err(Impossible)),
+        (3_300_000, 5000, &[2], Err(Impossible)),
         // Too many.
-        (&[3_300_000, 5000, 2, 1, 0], Err(Impossible)),
-        (&[3_300_000, 5000, 2, 1, 1], Err(Impossible)),
-        // Negative ones.
-        (&[-1, 60_001, 0, 0], Err(Impossible)),
-        (&[0, -60_000, 0, 0], Err(Impossible)),
-        (&[0, 60_000, -1, 0], Err(Impossible)),
-        (&[0, 60_000, 0, -1], Err(Impossible)),
-        (&[i64::MIN, i64::MIN, i64::MIN, i64::MIN], Err(Impossible)),
+        (3_300_000, 5000, &[2, 1, 0], Err(Impossible)),
+        (3_300_000, 5000, &[2, 1, 1], Err(Impossible)),
+        // Negative ones; a level may be negative, and nothing is granted of it.
+        (-1, 60_001, &[0, 0], grants(-1, &[0, 0])),
+        (0, -60_000, &[0, 0], Err(Impossible)),
+        (0, 60_000, &[-1, 0], Err(Impossible)),
+        (0, 60_000, &[0, -1], Err(Impossible)),
+        (i64::MIN, i64::MIN, &[i64::MIN, i64::MIN], Err(Impossible)),
         // More granted than asked for.
-        (&[0, 60_000, 3, 0], Err(Impossible)),
-        (&[0, 60_000, 2, 2], Err(Impossible)),
-        (&[0, 60_000, i64::MAX, 1], Err(Impossible)),
+        (0, 60_000, &[3, 0], Err(Impossible)),
+        (0, 60_000, &[2, 2], Err(Impossible)),
+        (0, 60_000, &[i64::MAX, 1], Err(Impossible)),
         // More tokens than a full bucket has.
-        (&[3_600_001, 0, 0, 0], Err(Impossible)),
-        (&[3_600_000, 0, 2, 1], Err(Impossible)),
-        (&[3_300_001, 4999, 2, 1], Err(Impossible)),
-        (&[3_300_001, 5000, 2, 1], Err(Impossible)),
-        (&[i64::MAX, 0, 2, 1], Err(Impossible)),
+        (3_600_001, 0, &[0, 0], Err(Impossible)),
+        (3_600_000, 0, &[2, 1], Err(Impossible)),
+        (3_300_001, 4999, &[2, 1], Err(Impossible)),
+        (3_300_001, 5000, &[2, 1], Err(Impossible)),
+        (i64::MAX, 0, &[2, 1], Err(Impossible)),
         // A reset that does not belong to the level.
-        (&[3_300_000, 4999, 2, 1], Err(Impossible)),
-        (&[3_300_000, 5001, 2, 1], Err(Impossible)),
-        (&[3_300_000, 0, 2, 1], Err(Impossible)),
-        (&[0, 0, 2, 1], Err(Impossible)),
-        (&[0, i64::MAX, 2, 1], Err(Impossible)),
-        (&[59_999, 59_000, 0, 0], Err(Impossible)),
+        (3_300_000, 4999, &[2, 1], Err(Impossible)),
+        (3_300_000, 5001, &[2, 1], Err(Impossible)),
+        (3_300_000, 0, &[2, 1], Err(Impossible)),
+        (0, 0, &[2, 1], Err(Impossible)),
+        (0, i64::MAX, &[2, 1], Err(Impossible)),
+        (59_999, 59_000, &[0, 0], Err(Impossible)),
         // Somebody is passed over who would have fitted.
-        (&[3_600_000, 0, 0, 0], Err(Impossible)),
-        (&[60_000, 59_000, 1, 0], Err(Impossible)),
-        (&[180_000, 57_000, 2, 0], Err(Impossible)),
-        (&[0, 60_000, 0, 1], Err(Impossible)),
-        (&[0, 60_000, 1, 1], Err(Impossible)),
+        (3_600_000, 0, &[0, 0], Err(Impossible)),
+        (60_000, 59_000, &[1, 0], Err(Impossible)),
+        (180_000, 57_000, &[2, 0], Err(Impossible)),
+        (0, 60_000, &[0, 1], Err(Impossible)),
+        (0, 60_000, &[1, 1], Err(Impossible)),
+        (-1, 60_001, &[1, 0], Err(Impossible)),
+        (-60_000, 61_000, &[0, 0], grants(-60_000, &[0, 0])),
     ];
-    for (reply, wanted) in table {
-        assert_eq!(Grants::from_reply(reply, minute, &asked), wanted, "{reply:?}");
+    let asked = only_for(minute, &asked);
+    for (level, reset, granted, wanted) in table {
+        let reply = lends_nothing(level, reset, granted);
+        assert_eq!(Acquired::from_reply(&reply, &asked), wanted, "{reply:?}");
     }
-    assert_eq!(Grants::from_reply(&[3_600_000, 0], minute, &[]), grants(3_600_000, &[]));
-    assert_eq!(Grants::from_reply(&[], minute, &[]), Err(Impossible));
-    assert_eq!(Grants::from_reply(&[0, 60_000, 1], minute, &[run(u64::MAX, 1)]), Err(Impossible));
+    // Too short to say anything.
+    for length in 0..7 {
+        assert_eq!(Acquired::from_reply(&vec![0; length], &asked), Err(Impossible));
+    }
+    let nobody = only_for(minute, &[]);
+    assert_eq!(Acquired::from_reply(&lends_nothing(3_600_000, 0, &[]), &nobody), grants(3_600_000, &[]));
+    assert_eq!(Acquired::from_reply(&[], &nobody), Err(Impossible));
+    assert_eq!(Acquired::from_reply(&[3_600_000, 0, 0, 0, 0, 0], &nobody), Err(Impossible));
+    let too_many = only_for(minute, &[run(u64::MAX, 1)]);
+    assert_eq!(Acquired::from_reply(&lends_nothing(0, 60_000, &[1]), &too_many), Err(Impossible));
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_lease_that_cannot_be_true_is_refused() {
+    let minute = limit(60, 60, 60);
+    let offer = Offer { want: 5, end: 9_000, size: 4, carry: 3, debt: 0 };
+    let asked = |hold| Acquire { offer, hold, ..only_for(minute, &[run(1, 2)]) };
+    let lent = |end, valid, kept, extra, held, limited| Lent { end, valid: Ms(valid), kept, extra, held, limited };
+    let of = |lent: Lent, granted| Ok(Acquired { level: 600_000, lent, granted: vec![granted] });
+    // End, valid for, kept, extra, limited, granted of two; held or not.
+    let table: [([i64; 6], bool, Result<Acquired, Impossible>); 24] = [
+        ([9_500, 500, 3, 2, 0, 2], false, of(lent(9_500, 500, 3, 2, 0, false), 2)),
+        ([9_500, 500, 3, 2, 0, 2], true, of(lent(9_500, 500, 3, 2, 2, false), 2)),
+        ([9_500, 500, 3, 0, 1, 2], false, of(lent(9_500, 500, 3, 0, 0, true), 2)),
+        ([9_500, 500, 0, 5, 0, 2], false, of(lent(9_500, 500, 0, 5, 0, false), 2)),
+        ([0, 0, 0, 0, 0, 2], false, of(lent(0, 0, 0, 0, 0, false), 2)),
+        ([0, 0, 0, 0, 1, 2], false, of(lent(0, 0, 0, 0, 0, true), 2)),
+        ([9_500, 500, 0, 0, 0, 2], true, of(lent(9_500, 500, 0, 0, 2, false), 2)),
+        ([1, 1, 3, 0, 0, 2], false, of(lent(1, 1, 3, 0, 0, false), 2)),
+        // More is carried on than was offered, or than is wanted.
+        ([9_500, 500, 4, 0, 0, 2], false, Err(Impossible)),
+        ([9_500, 500, 4, 1, 0, 2], false, Err(Impossible)),
+        // More is lent than was wanted.
+        ([9_500, 500, 3, 3, 0, 2], false, Err(Impossible)),
+        ([9_500, 500, 0, 6, 0, 2], false, Err(Impossible)),
+        ([9_500, 500, 0, i64::MAX, 0, 2], false, Err(Impossible)),
+        // A lease without an end or a time, and an end or a time without a lease.
+        ([0, 500, 3, 2, 0, 2], false, Err(Impossible)),
+        ([9_500, 0, 3, 2, 0, 2], false, Err(Impossible)),
+        ([0, 0, 3, 2, 0, 2], false, Err(Impossible)),
+        ([0, 0, 0, 0, 0, 2], true, Err(Impossible)),
+        ([9_500, 500, 0, 0, 0, 2], false, Err(Impossible)),
+        // Neither yes nor no.
+        ([9_500, 500, 3, 2, 2, 2], false, Err(Impossible)),
+        // Negative ones.
+        ([-1, 500, 3, 2, 0, 2], false, Err(Impossible)),
+        ([9_500, -1, 3, 2, 0, 2], false, Err(Impossible)),
+        ([9_500, 500, -1, 2, 0, 2], false, Err(Impossible)),
+        ([9_500, 500, 3, -1, 0, 2], false, Err(Impossible)),
+        ([9_500, 500, 3, 2, -1, 2], false, Err(Impossible)),
+    ];
+    for ([end, valid, kept, extra, limited, granted], hold, wanted) in table {
+        let reply = [600_000, 50_000, end, valid, kept, extra, limited, granted];
+        assert_eq!(Acquired::from_reply(&reply, &asked(hold)), wanted, "{reply:?} {hold}");
+    }
+    let reply = |level: i64, extra, granted| {
+        let reset = (3_600_000 - level).div_euclid(60) + i64::from((3_600_000 - level).rem_euclid(60) > 0);
+        Acquired::from_reply(&[level, reset, 9_500, 500, 0, extra, 0, granted], &asked(false))
+    };
+    // Nothing is lent while somebody waits in vain, nor of what is not there, nor more than a bucket holds.
+    assert!(reply(0, 1, 2).is_ok());
+    assert_eq!(reply(0, 1, 1), Err(Impossible));
+    assert_eq!(reply(-60_000, 1, 0), Err(Impossible));
+    assert_eq!(reply(-1, 1, 2), Err(Impossible));
+    assert!(reply(3_600_000 - 4 * 60_000, 2, 2).is_ok());
+    assert_eq!(reply(3_600_000 - 4 * 60_000 + 1, 2, 2), Err(Impossible));
 }
 
 /// The script's arithmetic, one request at a time.
@@ -176,10 +249,9 @@ fn a_group_is_served_as_if_its_requests_had_come_one_by_one() {
             .map(|run| next.by_ref().take(run.count as usize).filter(|standing| standing.is_some()).count() as i64)
             .collect();
         let reset = oracle.standing().reset.0;
-        let mut reply = vec![oracle.level as i64, reset as i64];
-        reply.extend(counts);
-        let grants =
-            Grants::from_reply(&reply, limit, &asked).unwrap_or_else(|_| panic!("{limit:?} {asked:?} {reply:?}"));
+        let reply = lends_nothing(oracle.level as i64, reset as i64, &counts);
+        let grants = Acquired::from_reply(&reply, &only_for(limit, &asked))
+            .unwrap_or_else(|_| panic!("{limit:?} {asked:?} {reply:?}"));
         let shares = grants.shares(limit, &asked);
         assert_eq!(shares.len(), costs.len());
         for ((share, cost), wanted) in shares.iter().zip(&costs).zip(&one_by_one) {
@@ -215,7 +287,8 @@ fn a_refused_request_is_told_when_its_own_cost_fits() {
     let minute = limit(60, 60, 60);
     let asked = [run(5, 1), run(1, 2), run(3, 1)];
     // Level 2 tokens at the start: nothing for 5, two for 1, nothing for 3.
-    let grants = Grants::from_reply(&[0, 60_000, 0, 2, 0], minute, &asked).expect("a true reply");
+    let grants =
+        Acquired::from_reply(&lends_nothing(0, 60_000, &[0, 2, 0]), &only_for(minute, &asked)).expect("a true reply");
     let standing = |remaining, reset| Standing { remaining, reset: Ms(reset) };
     let wanted = [
         Share::Refused { standing: standing(0, 60_000), retry_after: Ms(5000) },
@@ -226,6 +299,7 @@ fn a_refused_request_is_told_when_its_own_cost_fits() {
     assert_eq!(grants.shares(minute, &asked), wanted);
     // A part of a token is not remaining, and a part of a millisecond is a whole one.
     let third = limit(3, 1, 2);
-    let grants = Grants::from_reply(&[999, 334, 0], third, &[run(1, 1)]).expect("a true reply");
+    let grants =
+        Acquired::from_reply(&lends_nothing(999, 334, &[0]), &only_for(third, &[run(1, 1)])).expect("a true reply");
     assert_eq!(grants.shares(third, &[run(1, 1)]), [Share::Refused { standing: standing(0, 334), retry_after: Ms(1) }]);
 }

@@ -13,11 +13,9 @@ use weir::flow::{Arrival, CallId, CallOwner, Decision, Flow, Step, Ticket, decid
 use weir::limiter::webdis::MAX_RUNS;
 use weir::limiter::{Failure, HttpEnd};
 use weir::plan::Plan;
-use weir::policy::Mode;
 use weir::pool::Nowhere;
-use weir::rule::Ask;
 
-use crate::made::{Sent, limit, policy_of};
+use crate::made::{Sent, ask_of, limit, policy_of};
 
 /// 60/m for everybody, a wait of so many milliseconds, and what a failure means.
 fn plan(id: u64, timeout: u64, on_error: &str) -> Rc<Plan> {
@@ -42,7 +40,7 @@ struct Vm {
 
 impl Vm {
     fn new(owner: CallOwner) -> Vm {
-        let flow = Flow::new(owner, 1, Box::new(Nowhere));
+        let flow = Flow::new(owner, 1, Box::new(Nowhere), 0);
         Vm { flow, plan: plan(1, 20, "deny"), now: 0, tickets: BTreeMap::new(), calls: vec![], timeouts: vec![] }
     }
 
@@ -62,8 +60,9 @@ impl Vm {
     }
 
     fn comes_for(&mut self, key: &str, name: &'static str, cost: u64) -> Vec<String> {
-        let ask = Ask { key: key.to_owned(), limit: limit(60, 60, 60), cost, mode: Mode::Exact, own: None };
-        let (arrival, steps) = self.flow.arrive(&self.plan.clone(), ask, name, self.now());
+        let mut ask = ask_of(key, limit(60, 60, 60), cost);
+        ask.on_error = self.plan.policy.rules[0].on_error;
+        let (arrival, steps) = self.flow.arrive(&self.plan.clone(), vec![ask], name, self.now());
         let Arrival::Waits(ticket) = arrival else { panic!("{arrival:?}") };
         self.tickets.insert(name, ticket);
         self.tell(steps)
@@ -102,9 +101,13 @@ impl Vm {
                 (Step::Call(call), None) => {
                     assert!(!self.calls.contains(&call.id));
                     let parts: Vec<&str> = call.http.body.split('/').collect();
-                    let ([command, _, "1", key, "60", "60000", "60"], runs) = parts.split_at(7) else {
+                    // A limit, terms that say nothing, and nothing that is wanted, offered, held or owed.
+                    let ([command, _, "1", key, "60", "60000", "60", "300000", "30", lease @ ..], runs) =
+                        parts.split_at(15)
+                    else {
                         panic!("{parts:?}")
                     };
+                    assert_eq!(lease, ["0"; 6]);
                     let mut line = format!("call {} {command}", self.calls.len());
                     if *key != "k" {
                         line += &format!(" {key}");
@@ -138,7 +141,7 @@ impl Vm {
 
 /// The script's answer under 60/m: so many tokens are left, and so many of each run were granted.
 fn grants(left: u64, granted: &[u64]) -> String {
-    let mut reply = vec![left * 60_000, (60 - left) * 1000];
+    let mut reply = vec![left * 60_000, (60 - left) * 1000, 0, 0, 0, 0, 0];
     reply.extend(granted);
     serde_json::json!({ "EVALSHA": reply }).to_string()
 }
@@ -512,7 +515,7 @@ fn every_failure_reaches_the_whole_group_and_is_counted_for_each() {
         (answer(503, b""), "status"),
         (answer(200, b"x"), "unreadable"),
         (answer(200, br#"{"EVALSHA":[false,"OOM"]}"#), "redis"),
-        (answer(200, br#"{"EVALSHA":[0,0,2]}"#), "unreadable"),
+        (answer(200, br#"{"EVALSHA":[0,0,0,0,0,0,0,2]}"#), "unreadable"),
     ];
     for (end, reason) in table {
         for (on_error, status) in [("deny", 503), ("allow", 200)] {
@@ -553,8 +556,8 @@ fn what_the_policy_alone_decides_needs_no_wait() {
             200
         }
         Decision::Answer(Answer::Refuse(refusal)) => refusal.status,
-        Decision::Ask(ask) => {
-            assert_eq!((ask.limit, ask.cost), (limit(60, 60, 60), 1));
+        Decision::Ask(asks) => {
+            assert_eq!(asks.iter().map(|ask| (ask.limit, ask.cost)).collect::<Vec<_>>(), [(limit(60, 60, 60), 1)]);
             0
         }
     };

@@ -11,11 +11,10 @@ use weir::clock::{Ms, Now};
 use weir::flow::{Arrival, Call, CallId, CallOwner, Flow, Step, Ticket};
 use weir::limiter::{Failure, HttpEnd};
 use weir::plan::Plan;
-use weir::policy::{Limit, Mode, OnError};
+use weir::policy::{Limit, OnError};
 use weir::pool::Nowhere;
-use weir::rule::Ask;
 
-use crate::made::{Random, limit, policy_of, rounds};
+use crate::made::{Random, ask_of, limit, policy_of, rounds};
 
 /// Ticks come this often, for the shortest wait of the plans.
 const PERIOD: u64 = 5;
@@ -123,7 +122,7 @@ impl History {
         });
         History {
             owner,
-            flow: Flow::new(owner, random.next(), Box::new(Nowhere)),
+            flow: Flow::new(owner, random.next(), Box::new(Nowhere), 0),
             plans: PLANS.with(Clone::clone),
             plan: random.below(3) as usize,
             now: random.below(3),
@@ -198,8 +197,9 @@ impl History {
         if self.owner == CallOwner::Root {
             self.queues.entry((plan, key)).or_default().push_back(waiter);
         }
-        let ask = Ask { key: format!("k{key}"), limit: self.buckets[key].limit, cost, mode: Mode::Exact, own: None };
-        let (arrival, steps) = self.flow.arrive(&self.plans[plan].clone(), ask, waiter, self.now());
+        let mut ask = ask_of(&format!("k{key}"), self.buckets[key].limit, cost);
+        ask.on_error = self.plans[plan].policy.rules[0].on_error;
+        let (arrival, steps) = self.flow.arrive(&self.plans[plan].clone(), vec![ask], waiter, self.now());
         let Arrival::Waits(ticket) = arrival else { panic!("{arrival:?}") };
         self.waiters[waiter].ticket = Some(ticket);
         self.look(steps, Told::Arrival(waiter));
@@ -252,7 +252,7 @@ impl History {
         for verdict in verdicts.iter_mut().filter(|verdict| !verdict.granted) {
             verdict.remaining = remaining;
         }
-        let mut reply = vec![bucket.level, (capacity - bucket.level).div_ceil(requests)];
+        let mut reply = vec![bucket.level, (capacity - bucket.level).div_ceil(requests), 0, 0, 0, 0, 0];
         let mut of_run = verdicts.iter();
         for run in runs(costs) {
             reply.push(of_run.by_ref().take(run.count as usize).filter(|verdict| verdict.granted).count() as u64);
@@ -346,7 +346,9 @@ impl History {
         let numbers: Vec<u64> = parts[4..].iter().map(|number| number.parse().expect("a number")).collect();
         let limit = self.buckets[key].limit;
         assert_eq!(numbers[..3], [limit.requests(), limit.period().0, limit.burst()]);
-        let asked: Vec<Run> = numbers[3..].chunks(2).map(|run| Run { cost: run[0], count: run[1] }).collect();
+        // Nothing is borrowed: the terms say nothing, and nothing is offered, wanted, held or owed.
+        assert_eq!(numbers[3..11], [300_000, limit.burst() / 2, 0, 0, 0, 0, 0, 0]);
+        let asked: Vec<Run> = numbers[11..].chunks(2).map(|run| Run { cost: run[0], count: run[1] }).collect();
         let by_text = parts[0] == "EVAL";
         let waits = |waiter: &usize| self.waiters[*waiter].state == State::Waiting;
         self.log.push(format!("  a call for plan {plan}, key {key}: {asked:?}"));
@@ -399,7 +401,7 @@ impl History {
             header.map(|(_, value)| value.parse::<u64>().expect("a number"))
         };
         if let Some(failure) = failure {
-            let by_policy = match self.plans[at.plan].policy.rule.on_error {
+            let by_policy = match self.plans[at.plan].policy.rules[0].on_error {
                 OnError::Allow => 200,
                 OnError::Deny | OnError::Local => 503,
             };

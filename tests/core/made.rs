@@ -4,10 +4,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use weir::bucket::{Acquire, Offer, Run};
 use weir::clock::Ms;
-use weir::policy::{Environment, Limit, Policy};
+use weir::policy::{Environment, Limit, Mode, OnError, Policy, Terms};
 use weir::pool::{Lost, Over, Store};
 use weir::request::Request;
+use weir::rule::Ask;
 
 pub const ENVIRONMENT: Environment = &|name| (name == "WEIR_HASH_SECRET").then(|| "secret".to_owned());
 
@@ -33,6 +35,26 @@ pub fn policy_of(key: &str, limits: &str, rule: &str, top: &str) -> Policy {
 /// A limit of the tests.
 pub fn limit(requests: u64, seconds: u64, burst: u64) -> Limit {
     Limit::new(requests, Ms(seconds * 1000), burst).expect("a limit")
+}
+
+/// What a proxy asks only for those who wait.
+pub fn only_for(limit: Limit, runs: &[Run]) -> Acquire {
+    Acquire { limit, terms: Terms::default(), offer: Offer::default(), hold: false, runs: runs.to_vec() }
+}
+
+/// What a request needs of the bucket `key` of the first rule, granted by the limiter alone.
+pub fn ask_of(key: &str, limit: Limit, cost: u64) -> Ask {
+    Ask {
+        rule: 0,
+        key: key.to_owned(),
+        limit,
+        cost,
+        mode: Mode::Exact,
+        own: None,
+        on_error: OnError::Deny,
+        shadow: false,
+        repeat: None,
+    }
 }
 
 /// A request that remembers what was read of it.

@@ -10,6 +10,8 @@ mod buckets;
 mod clocks;
 mod flows;
 mod histories;
+mod leases;
+mod lending;
 mod limits;
 mod panics;
 mod paths;

@@ -1,14 +1,15 @@
 //! No bytes make the core panic: a test that gets to its end has shown it.
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::bucket::{Grants, Run};
+use weir::bucket::{Acquire, Acquired, Lent, Offer, Run};
+use weir::clock::Ms;
 use weir::limiter::HttpEnd;
 use weir::limiter::webdis::{By, Reply, decode};
 use weir::path::{Pattern, normalise};
 use weir::policy::limit::{duration, parse};
 use weir::policy::{Policy, Tree};
 
-use crate::made::{ENVIRONMENT, Random, limit, rounds};
+use crate::made::{ENVIRONMENT, Random, limit, only_for, rounds};
 
 #[wasm_bindgen_test(unsupported = test)]
 fn no_bytes_that_a_host_hands_on_as_a_policy() {
@@ -190,7 +191,8 @@ fn no_limit_and_no_duration() {
 fn no_reply_of_a_limiter() {
     let mut random = Random(7);
     let runs = [Run { cost: 1, count: 3 }, Run { cost: 2, count: 1 }];
-    let limit = limit(60, 60, 60);
+    let offer = Offer { want: 3, end: 1, size: 4, carry: 2, debt: 1 };
+    let asked = Acquire { offer, ..only_for(limit(60, 60, 60), &runs) };
     let pieces = [
         "{",
         "}",
@@ -215,24 +217,28 @@ fn no_reply_of_a_limiter() {
     for _ in 0..rounds(50_000) {
         let status = random.pick(&[200, 200, 200, 0, 500]);
         for body in [random.bytes(64), format!("{{\"EVALSHA\":[{}", random.joined(&pieces, 12)).into_bytes()] {
-            let reply = decode(HttpEnd::Answer { status, body: &body }, By::Sha, limit, &runs);
-            assert!(!matches!(reply, Reply::Grants(_)), "{}", body.escape_ascii());
+            let reply = decode(HttpEnd::Answer { status, body: &body }, By::Sha, &asked);
+            assert!(!matches!(reply, Reply::Acquired(_)), "{}", body.escape_ascii());
         }
-        let reply: Vec<i64> = (0..random.below(6)).map(|_| random.pick(&numbers)).collect();
-        if let Ok(grants) = Grants::from_reply(&reply, limit, &runs) {
-            assert_eq!(grants.shares(limit, &runs).len(), 4);
+        let reply: Vec<i64> = (0..random.below(12)).map(|_| random.pick(&numbers)).collect();
+        if let Ok(acquired) = Acquired::from_reply(&reply, &asked) {
+            assert_eq!(acquired.shares(asked.limit, &runs).len(), 4);
         }
     }
 }
 
 #[wasm_bindgen_test(unsupported = test)]
-fn no_grants_that_are_made_up() {
-    // Grants come from from_reply, but their fields are open.
+fn no_answer_that_is_made_up() {
+    // Answers come from from_reply, but their fields are open.
     let mut random = Random(8);
     for _ in 0..rounds(5_000) {
         let numbers = [0, 1, 2, 5, 1 << 53, u64::MAX];
+        let levels = [0, 1, -1, 60_000, 1 << 53, i64::MIN, i64::MAX];
         let runs = [Run { cost: random.pick(&numbers), count: random.below(4) }, Run { cost: 1, count: 2 }];
-        let grants = Grants { level: random.pick(&numbers), granted: vec![random.below(4), random.below(3)] };
-        let _ = grants.shares(limit(60, 60, 60), &runs);
+        let mut any = || random.pick(&numbers);
+        let lent = Lent { end: any(), valid: Ms(any()), kept: any(), extra: any(), held: any(), limited: true };
+        let granted = vec![random.below(4), random.below(3)];
+        let acquired = Acquired { level: random.pick(&levels), lent, granted };
+        let _ = (acquired.shares(limit(60, 60, 60), &runs), acquired.lent.size());
     }
 }

@@ -36,7 +36,10 @@ const OF_THREE: &str = r#", "proxies": 3"#;
 
 fn ask(plan: &Plan, tenant: &str, cost: u64) -> Ask {
     match decide(&plan.policy, &Sent::to("GET", "/", &[("x", tenant)])) {
-        Decision::Ask(ask) => Ask { cost, ..ask },
+        Decision::Ask(asks) => {
+            let [ask] = asks.try_into().expect("one rule");
+            Ask { cost, ..ask }
+        }
         Decision::Answer(answer) => panic!("{answer:?}"),
     }
 }
@@ -60,7 +63,7 @@ struct Worker {
 
 impl Worker {
     fn of(shared: &Shared) -> Worker {
-        Worker { flow: Flow::new(CallOwner::Root, 1, Box::new(shared.clone())), shared: shared.clone() }
+        Worker { flow: Flow::new(CallOwner::Root, 1, Box::new(shared.clone()), 0), shared: shared.clone() }
     }
 
     fn comes(&mut self, plan: &Rc<Plan>, tenant: &str, cost: u64, ms: u64, redis: Redis) -> String {
@@ -78,7 +81,7 @@ impl Worker {
         lost: u32,
     ) -> String {
         let now = Now { mono: Ms(START + ms), unix: Ms(START + ms) };
-        let (arrival, mut steps) = self.flow.arrive(plan, ask(plan, tenant, cost), (), now);
+        let (arrival, mut steps) = self.flow.arrive(plan, vec![ask(plan, tenant, cost)], (), now);
         let (mut answer, mut reason, mut asked) = (None, None, "");
         if let Arrival::Decided(decided) = arrival {
             answer = Some(decided);
@@ -100,6 +103,7 @@ impl Worker {
                         self.shared.lose(lost);
                         steps.extend(self.flow.ended(call.id, end, now));
                     }
+                    Step::WakeOthers(_) | Step::Shadow(..) => panic!("nobody else is concerned: {step:?}"),
                 }
             }
         }
@@ -119,7 +123,7 @@ impl Worker {
 fn reply_to(call: &Call, (level, granted): (u64, u64)) -> String {
     let numbers: Vec<u64> = call.http.body.split('/').skip(4).map(|part| part.parse().expect("a number")).collect();
     let reset = (numbers[1] * numbers[2] - level).div_ceil(numbers[0]);
-    serde_json::json!({ "EVALSHA": [level, reset, granted] }).to_string()
+    serde_json::json!({ "EVALSHA": [level, reset, 0, 0, 0, 0, 0, granted] }).to_string()
 }
 
 #[wasm_bindgen_test(unsupported = test)]
@@ -143,7 +147,7 @@ fn a_bucket_that_is_dry_is_refused_here_until_its_tokens_are_back() {
     // Other tenants are not concerned.
     assert_eq!(one.comes(&plan, "b", 1, 9_501, FULL), "asked 200");
     // Without shared data everybody asks.
-    let mut alone = Worker { flow: Flow::new(CallOwner::Root, 1, Box::new(Nowhere)), shared: Shared::default() };
+    let mut alone = Worker { flow: Flow::new(CallOwner::Root, 1, Box::new(Nowhere), 0), shared: Shared::default() };
     assert_eq!([comes(&mut alone, 10, 0), comes(&mut alone, 10, 0)], ["asked 429 in 10", "asked 429 in 10"]);
 }
 
@@ -153,7 +157,7 @@ fn a_bucket_fills_from_when_its_call_was_sent() {
     let plan = plan_of(r#""60/m""#, EXACT, "", "", &shared);
     let mut worker = Worker::of(&shared);
     let at = |ms| Now { mono: Ms(START + ms), unix: Ms(START + ms) };
-    worker.flow.arrive(&plan, ask(&plan, "a", 1), (), at(0));
+    worker.flow.arrive(&plan, vec![ask(&plan, "a", 1)], (), at(0));
     let steps = worker.flow.woken(at(3));
     let [Step::Call(call)] = steps.as_slice() else { panic!("{steps:?}") };
     // Half a token was there at some time between 3 and 15: at 503 there may be a whole one, and not before.
@@ -190,20 +194,20 @@ fn what_is_kept_means_something_until_its_bucket_is_full() {
     let shared = Shared::default();
     let means_until = |prefix: &str| {
         let table = Table::open(&shared, prefix, 65_536, (1, 2)).expect("shared data");
-        let entry = table.read(&shared, table.fingerprint("rl:{header.a}:r:default:60000:t1")).expect("an entry");
+        let entry = table.read(&shared, table.fingerprint("rl:{header.a}:r:default:60000:t2")).expect("an entry");
         entry.means_until - Ms(START)
     };
     let mut worker = Worker::of(&shared);
     worker.comes(&plan_of(r#""60/m""#, EXACT, "", "", &shared), "a", 1, 100, &dry(30_000));
-    assert_eq!(means_until("weir.rl.r.0.65536"), Ms(100 + 59_500));
+    assert_eq!(means_until("weir.rl.0.65536"), Ms(100 + 59_500));
     let plan = plan_of(r#""60/m""#, ON_ERROR_LOCAL, "", OF_THREE, &shared);
     worker.comes(&plan, "a", 2, 100, DOWN);
-    assert_eq!(means_until("weir.rl.r.3.65536"), Ms(100 + 6_000));
+    assert_eq!(means_until("weir.rl.3.65536"), Ms(100 + 6_000));
     // Whichever of the two is full later.
     worker.comes(&plan, "a", 1, 200, &dry(59_000));
-    assert_eq!(means_until("weir.rl.r.3.65536"), Ms(200 + 59_017));
+    assert_eq!(means_until("weir.rl.3.65536"), Ms(200 + 59_017));
     worker.comes(&plan, "a", 2, 1_200, DOWN);
-    assert_eq!(means_until("weir.rl.r.3.65536"), Ms(200 + 59_017));
+    assert_eq!(means_until("weir.rl.3.65536"), Ms(200 + 59_017));
 }
 
 #[wasm_bindgen_test(unsupported = test)]
@@ -263,7 +267,7 @@ fn a_bucket_that_cannot_be_written_lets_nobody_pass() {
     shared.lose(7);
     assert_eq!(worker.comes(&local, "b", 1, 0, DOWN), "200");
     // Nor where there is no shared data at all; on_error: allow is asked for, and passes.
-    let mut alone = Worker { flow: Flow::new(CallOwner::Root, 1, Box::new(Nowhere)), shared: Shared::default() };
+    let mut alone = Worker { flow: Flow::new(CallOwner::Root, 1, Box::new(Nowhere), 0), shared: Shared::default() };
     let plans = [ON_ERROR_LOCAL, LOCAL].map(|rule| plan_of(r#""60/m""#, rule, "", OF_THREE, &Nowhere));
     assert_eq!(plans.map(|plan| alone.comes(&plan, "a", 1, 0, DOWN)), ["asked 503 reset", "503 unreachable"]);
     // A table that is wiped, torn or foreign is a fresh one.

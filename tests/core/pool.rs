@@ -8,6 +8,7 @@ use weir::bucket::{Level, Share, Standing};
 use weir::clock::Ms;
 use weir::policy::{BreakerLimits, Limit};
 use weir::pool::breaker::{Breaker, Passage};
+use weir::pool::lease::Lease;
 use weir::pool::table::{ENTRY_BYTES, Entry, SET_BYTES, Table, WAYS};
 use weir::pool::{Nowhere, Store};
 
@@ -28,45 +29,167 @@ fn epoch(table: &Table, store: &dyn Store, key: &str) -> Option<u32> {
     table.read(store, table.fingerprint(key)).map(|entry| entry.epoch)
 }
 
-fn level(units: u64, at: u64) -> Option<Level> {
+fn level(units: i64, at: u64) -> Option<Level> {
     Some(Level { units, at: Ms(at) })
+}
+
+/// A lease of which every number is another.
+fn lease() -> Lease {
+    Lease {
+        tokens: 17,
+        size: 18,
+        end: 19,
+        expires: Ms(13),
+        call_ends: Ms(14),
+        turn: 0x0506,
+        waiting: 0x0708_090a,
+        spent: 20,
+        since: Ms(15),
+        rate: 21,
+        wanted: 22,
+        quiet_until: Ms(16),
+        quiet_cost: 23,
+        denied: true,
+    }
 }
 
 #[wasm_bindgen_test(unsupported = test)]
 fn a_set_is_these_bytes() {
-    assert_eq!((WAYS, ENTRY_BYTES, SET_BYTES), (8, 64, 528));
+    assert_eq!((WAYS, ENTRY_BYTES, SET_BYTES), (8, 144, 1160));
     let shared = Shared::default();
     let table = one_set(&shared);
     let of = table.fingerprint("k");
     assert_eq!(table.read(&shared, of), None);
-    table.change(&shared, of, Ms(12_999), |entry| {
+    table.change(&shared, of, Ms(12), |entry| {
         assert_eq!(*entry, Entry::default());
-        (entry.epoch, entry.known, entry.own) = (0x0102_0304, level(7, 8), level(9, 10));
-        entry.means_until = Ms(11);
+        (entry.epoch, entry.known, entry.own) = (0x0102_0304, level(7, 8), level(-9, 10));
+        (entry.lease, entry.means_until) = (lease(), Ms(11));
     });
     let seed: Vec<u8> = [1_u64, 2].into_iter().flat_map(u64::to_le_bytes).collect();
     assert_eq!((shared.names(), shared.value("t.seed")), (vec!["t.1.0".to_owned(), "t.seed".to_owned()], Some(seed)));
     let mut hasher = SipHasher13::new_with_keys(1, 2);
     hasher.write(b"k");
-    let mut body = hasher.finish128().as_u128().to_le_bytes().to_vec();
-    body.extend([4, 3, 2, 1, 12, 0, 0, 0]);
-    body.extend([7_u64, 8, 9, 10, 11].into_iter().flat_map(u64::to_le_bytes));
-    assert_eq!(body.len(), 64);
-    body.resize(512, 0);
+    let mut slot = hasher.finish128().as_u128().to_le_bytes().to_vec();
+    for (units, at) in [(7_i64, 8), (-9, 10)] {
+        slot.extend(units.to_le_bytes());
+        slot.extend([at, 0, 0, 0, 0, 0]);
+    }
+    // Epoch, waiting workers, turn, denied; then the times and the numbers, six bytes each.
+    slot.extend([4, 3, 2, 1, 10, 9, 8, 7, 6, 5, 1]);
+    slot.extend((11..=23).flat_map(|number| [number, 0, 0, 0, 0, 0]));
+    assert_eq!(slot.len(), 133);
+    slot.resize(136, 0);
     let mut hasher = SipHasher13::new_with_keys(2, 1);
-    hasher.write(&body);
-    let wanted = [b"weirset1".as_slice(), &hasher.finish().to_le_bytes(), &body].concat();
+    hasher.write(&slot);
+    slot.extend(hasher.finish().to_le_bytes());
+    let mut wanted = [b"weirset2".as_slice(), &slot].concat();
+    wanted.resize(SET_BYTES, 0);
     assert_eq!(shared.value("t.1.0"), Some(wanted));
     let entry = table.read(&shared, of).expect("an entry");
-    assert_eq!((entry.epoch, entry.known, entry.own), (0x0102_0304, level(7, 8), level(9, 10)));
-    assert_eq!(entry.means_until, Ms(11));
+    assert_eq!((entry.epoch, entry.known, entry.own), (0x0102_0304, level(7, 8), level(-9, 10)));
+    assert_eq!((entry.lease, entry.means_until, entry.written), (lease(), Ms(11), Ms(12)));
     // A change finds what is there, and one key's is not another's.
     table.change(&shared, of, Ms(13_000), |entry| {
-        assert_eq!((entry.known, entry.own), (level(7, 8), level(9, 10)));
+        assert_eq!((entry.known, entry.own, entry.lease), (level(7, 8), level(-9, 10), lease()));
         entry.known = None;
     });
-    assert_eq!(table.read(&shared, of).map(|entry| (entry.known, entry.own)), Some((None, level(9, 10))));
+    let entry = table.read(&shared, of).expect("an entry");
+    assert_eq!((entry.known, entry.own, entry.lease), (None, level(-9, 10), lease()));
+    assert_eq!(entry.written, Ms(13_000));
     assert_eq!(table.read(&shared, table.fingerprint("l")), None);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn what_is_not_changed_is_not_written() {
+    let shared = Shared::default();
+    let table = one_set(&shared);
+    // Nothing is known, and nothing is found out.
+    assert_eq!(table.change(&shared, table.fingerprint("k"), Ms(1), |entry| entry.epoch), Some(0));
+    assert_eq!((shared.value("t.1.0"), table.read(&shared, table.fingerprint("k"))), (None, None));
+    note(&table, &shared, "k", 1, 1000, 2000);
+    let (before, [gets, puts]) = (shared.value("t.1.0"), shared.uses());
+    note(&table, &shared, "k", 1, 1500, 2000);
+    table.change(&shared, table.fingerprint("k"), Ms(1600), |entry| {
+        entry.lease.spend(Ms(1600), 1);
+    });
+    // Two reads and no write; not even when it was looked at is noted.
+    assert_eq!((shared.value("t.1.0"), shared.uses()), (before, [gets + 2, puts]));
+    // Nor is a try lost on it.
+    shared.lose(8);
+    assert_eq!(note(&table, &shared, "k", 1, 1700, 2000), Some(()));
+    assert_eq!(note(&table, &shared, "k", 2, 1700, 2000), None);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn whatever_an_entry_holds_comes_back() {
+    let shared = Shared::default();
+    let table = one_set(&shared);
+    let largest = (1 << 48) - 1;
+    let lease_of = |number: u64, turn, waiting, denied| Lease {
+        tokens: number,
+        size: number,
+        end: number,
+        expires: Ms(number),
+        call_ends: Ms(number),
+        turn,
+        waiting,
+        spent: number,
+        since: Ms(number),
+        rate: number,
+        wanted: number,
+        quiet_until: Ms(number),
+        quiet_cost: number,
+        denied,
+    };
+    let round_trip = |known, own, lease, epoch, means_until| {
+        table.change(&shared, table.fingerprint("k"), Ms(1), |entry| {
+            *entry = Entry::default();
+            (entry.known, entry.own, entry.lease) = (known, own, lease);
+            (entry.epoch, entry.means_until) = (epoch, means_until);
+        });
+        let entry = table.read(&shared, table.fingerprint("k")).expect("an entry");
+        (entry.known, entry.own, entry.lease, entry.epoch, entry.means_until)
+    };
+    for units in [i64::MIN, i64::MIN + 1, -1, 0, 1, (1 << 53) - 1, i64::MAX] {
+        for at in [1, largest - 1, largest] {
+            let all = (level(units, at), level(!units, at), lease_of(at, u16::MAX, u32::MAX, true), u32::MAX, Ms(at));
+            assert_eq!(round_trip(all.0, all.1, all.2, all.3, all.4), all);
+            let some = (None, level(units, at), lease_of(0, 0, 0, false), 0, Ms(at));
+            assert_eq!(round_trip(some.0, some.1, some.2, some.3, some.4), some);
+            let some = (level(units, at), None, lease_of(1, 1, 1, false), 1, Ms(0));
+            assert_eq!(round_trip(some.0, some.1, some.2, some.3, some.4), some);
+        }
+    }
+    // Larger numbers do not occur, and are cut to the largest; none wraps to a small one.
+    for number in [largest + 1, u64::MAX] {
+        let (known, own, lease, _, means_until) =
+            round_trip(level(5, number), level(6, number), lease_of(number, 3, 4, true), 5, Ms(number));
+        assert_eq!((known, own, means_until), (level(5, largest), level(6, largest), Ms(largest)));
+        assert_eq!(lease, lease_of(largest, 3, 4, true));
+    }
+    let mut random = Random(15);
+    for _ in 0..rounds(5_000) {
+        let any = |random: &mut Random| random.next() >> (16 + random.below(48));
+        let level = |random: &mut Random| level(random.next() as i64 >> random.below(63), any(random).max(1));
+        let lease = Lease {
+            tokens: any(&mut random),
+            size: any(&mut random),
+            end: any(&mut random),
+            expires: Ms(any(&mut random)),
+            call_ends: Ms(any(&mut random)),
+            turn: random.next() as u16,
+            waiting: random.next() as u32,
+            spent: any(&mut random),
+            since: Ms(any(&mut random)),
+            rate: any(&mut random),
+            wanted: any(&mut random),
+            quiet_until: Ms(any(&mut random)),
+            quiet_cost: any(&mut random),
+            denied: random.once_in(2),
+        };
+        let all = (level(&mut random), level(&mut random), lease, random.next() as u32, Ms(any(&mut random)));
+        assert_eq!(round_trip(all.0, all.1, all.2, all.3, all.4), all);
+    }
 }
 
 #[wasm_bindgen_test(unsupported = test)]
@@ -80,32 +203,77 @@ fn what_is_torn_foreign_or_of_another_version_is_absent() {
     let new = shared.value("t.1.0").expect("a set");
     let found = |bytes: &[u8]| {
         shared.set("t.1.0", bytes);
-        epoch(&table, &shared, "k")
+        ["k", "l"].map(|key| epoch(&table, &shared, key))
     };
-    assert_eq!((found(&old), found(&new)), (Some(1), Some(2)));
+    assert_eq!([found(&old), found(&new)], [[Some(1), None], [Some(2), Some(3)]]);
+    let slots = [8..8 + ENTRY_BYTES, 8 + ENTRY_BYTES..8 + 2 * ENTRY_BYTES];
     for cut in 0..SET_BYTES {
-        assert_eq!(found(&new[..cut]), None, "cut at {cut}");
+        assert_eq!(found(&new[..cut]), [None, None], "cut at {cut}");
+        // An entry that is torn is none, and one that is whole stays.
         let torn = [&old[..cut], &new[cut..]].concat();
-        assert_eq!(found(&torn).is_some(), torn == old || torn == new, "torn at {cut}");
+        let [first, second] = slots.clone().map(|slot| &torn[slot]);
+        let wanted = [
+            if *first == old[slots[0].clone()] { Some(1) } else { Some(2).filter(|_| *first == new[slots[0].clone()]) },
+            Some(3).filter(|_| *second == new[slots[1].clone()]),
+        ];
+        assert_eq!(found(&torn), wanted, "torn at {cut}");
         for bit in 0..8 {
             let mut flipped = new.clone();
             flipped[cut] ^= 1 << bit;
-            assert_eq!(found(&flipped), None, "bit {bit} of byte {cut}");
+            let wanted = match cut {
+                0..8 => [None, None],
+                _ => [Some(2).filter(|_| !slots[0].contains(&cut)), Some(3).filter(|_| !slots[1].contains(&cut))],
+            };
+            assert_eq!(found(&flipped), wanted, "bit {bit} of byte {cut}");
         }
     }
-    assert_eq!(found(&[&new[..], &[0]].concat()), None);
+    assert_eq!(found(&[&new[..], &[0]].concat()), [None, None]);
+    let mut before = new.clone();
+    before[7] = b'1';
+    assert_eq!(found(&before), [None, None]);
     // Another table's set is foreign, even under the same name.
     let others = Shared::default();
     let other = Table::open(&others, "t", WAYS as u64, (1, 3)).expect("shared data");
     note(&other, &others, "k", 4, 1000, 2000);
-    assert_eq!(found(&others.value("t.1.0").expect("a set")), None);
+    assert_eq!(found(&others.value("t.1.0").expect("a set")), [None, None]);
     let mut random = Random(11);
     for _ in 0..rounds(2_000) {
-        assert_eq!(found(&random.bytes(600)), None);
+        assert_eq!(found(&random.bytes(1300)), [None, None]);
     }
-    // What cannot be read is written over.
+    // What cannot be read is written over: all of it, or the one entry.
     note(&table, &shared, "k", 5, 1000, 2000);
-    assert_eq!((epoch(&table, &shared, "k"), epoch(&table, &shared, "l")), (Some(5), None));
+    assert_eq!(["k", "l"].map(|key| epoch(&table, &shared, key)), [Some(5), None]);
+    let mut flipped = new.clone();
+    flipped[slots[0].end - 1] ^= 1;
+    assert_eq!(found(&flipped), [None, Some(3)]);
+    note(&table, &shared, "k", 6, 1000, 2000);
+    assert_eq!(["k", "l"].map(|key| epoch(&table, &shared, key)), [Some(6), Some(3)]);
+    // It went to where it had been.
+    let value = shared.value("t.1.0").expect("a set");
+    assert_eq!((&value[slots[1].clone()], &value[slots[1].end..]), (&new[slots[1].clone()], &new[slots[1].end..]));
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn an_entry_that_cannot_be_read_goes_first() {
+    let shared = Shared::default();
+    let table = one_set(&shared);
+    for key in 0..8 {
+        note(&table, &shared, &key.to_string(), key, 1000 + u64::from(key), 100_000);
+    }
+    let whole = shared.value("t.1.0").expect("a set");
+    for (broken, at) in (0..8).map(|slot| (slot, 8 + slot * ENTRY_BYTES)) {
+        for byte in [at, at + 16, at + 60, at + 134, at + ENTRY_BYTES - 1] {
+            let mut flipped = whole.clone();
+            flipped[byte] ^= 0x10;
+            shared.set("t.1.0", &flipped);
+            note(&table, &shared, "new", 8, 2000, 100_000);
+            for key in 0..8 {
+                let wanted = Some(key).filter(|key| *key != broken as u32);
+                assert_eq!(epoch(&table, &shared, &key.to_string()), wanted, "byte {byte}");
+            }
+            assert_eq!(epoch(&table, &shared, "new"), Some(8));
+        }
+    }
 }
 
 #[wasm_bindgen_test(unsupported = test)]
@@ -189,7 +357,7 @@ fn what_means_nothing_goes_first_and_then_what_was_written_longest_ago() {
     };
     assert_eq!(known(), ["0", "1", "2", "3", "4", "5", "6", "7"]);
     // Who is known needs no room.
-    note(&table, &shared, "0", 0, 10_000, 100_000);
+    note(&table, &shared, "0", 100, 10_000, 100_000);
     assert_eq!(known().len(), 8);
     // 5 was written last but one, but means nothing any longer.
     note(&table, &shared, "8", 8, 20_000, 100_000);
@@ -227,28 +395,36 @@ fn memory_is_bounded_however_many_keys_come() {
 }
 
 /// A bucket in numbers that cannot overflow, by the definition.
+#[derive(Clone, Copy)]
 struct Oracle {
     units: u128,
     at: u128,
 }
 
 impl Oracle {
-    fn take(&mut self, limit: Limit, now: u64, cost: u64) -> Share {
-        let [requests, period, burst, now, cost] =
-            [limit.requests(), limit.period().0, limit.burst(), now, cost].map(u128::from);
+    /// How it stands now; and whether that has to be kept although nothing is taken, because the clock was set.
+    fn refilled(self, limit: Limit, now: u64) -> (Oracle, bool) {
+        let [requests, period, burst, now] = [limit.requests(), limit.period().0, limit.burst(), now].map(u128::from);
         let capacity = burst * period;
         if now >= self.at {
-            self.units = capacity.min(self.units + (now - self.at) * requests);
-            self.at = now;
-        } else if self.at - now > capacity.div_ceil(requests).max(1000) {
-            self.at = now;
+            return (Oracle { units: capacity.min(self.units + (now - self.at) * requests), at: now }, false);
         }
+        let was_set = self.at - now > capacity.div_ceil(requests).max(1000);
+        (Oracle { at: if was_set { now } else { self.at }, ..self }, was_set)
+    }
+
+    fn take(&mut self, limit: Limit, now: u64, cost: u64) -> Share {
+        let [requests, period, burst, cost] = [limit.requests(), limit.period().0, limit.burst(), cost].map(u128::from);
+        let (mut refilled, was_set) = self.refilled(limit, now);
         let ms = |units: u128| Ms(u64::try_from(units.div_ceil(requests)).expect("a time"));
-        let granted = cost * period <= self.units;
-        let retry_after = ms((cost * period).saturating_sub(self.units)).max(Ms(1));
-        self.units -= if granted { cost * period } else { 0 };
-        let remaining = u64::try_from(self.units / period).expect("a number");
-        let standing = Standing { remaining, reset: ms(capacity - self.units) };
+        let granted = cost * period <= refilled.units;
+        let retry_after = ms((cost * period).saturating_sub(refilled.units)).max(Ms(1));
+        refilled.units -= if granted { cost * period } else { 0 };
+        if granted || was_set {
+            *self = refilled;
+        }
+        let remaining = u64::try_from(refilled.units / period).expect("a number");
+        let standing = Standing { remaining, reset: ms(burst * period - refilled.units) };
         if granted { Share::Granted(standing) } else { Share::Refused { standing, retry_after } }
     }
 }
@@ -277,10 +453,11 @@ fn a_level_is_what_the_oracle_says() {
             let cost = 1 + random.pick(&[0, 0, 0, 1, limit.burst() / 2, limit.burst() - 1]).min(limit.burst() - 1);
             let share = level.take(limit, Ms(now), cost);
             assert_eq!(share, oracle.take(limit, now, cost));
-            assert_eq!((u128::from(level.units), u128::from(level.at.0)), (oracle.units, oracle.at));
+            assert_eq!((level.units, level.at.0), (oracle.units as i64, oracle.at as u64));
             if let Share::Refused { retry_after, .. } = share {
                 // Then it fits, and a millisecond before it does not.
-                let at = |wait: Ms| level.refilled(limit, level.at + wait).share_of(limit, cost);
+                let refilled = level.refilled(limit, Ms(now));
+                let at = |wait: Ms| refilled.refilled(limit, refilled.at + wait).share_of(limit, cost);
                 assert!(matches!(at(retry_after), Share::Granted(_)));
                 assert!(matches!(at(retry_after - Ms(1)), Share::Refused { .. }));
             }
@@ -312,6 +489,43 @@ fn a_clock_that_goes_back_adds_nothing_and_locks_nobody_out() {
     let mut level = Level::full(fast, Ms(start));
     let taken = (0..100).filter(|nth| matches!(level.take(fast, Ms(start + nth % 2 * 5), 1), Share::Granted(_)));
     assert_eq!(taken.count(), 2);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_level_below_nothing_comes_back_by_its_rate() {
+    let minute = limit(60, 60, 60);
+    let standing = |remaining, reset| Standing { remaining, reset: Ms(reset) };
+    // Two tokens and a half are owed: one fits after three seconds and a half.
+    let mut owed = Level { units: -150_000, at: Ms(1_000_000) };
+    assert_eq!(owed.standing(minute), standing(0, 62_500));
+    assert_eq!(owed.full_at(minute), Ms(1_062_500));
+    let refused = Share::Refused { standing: standing(0, 62_500), retry_after: Ms(3_500) };
+    assert_eq!(owed.take(minute, Ms(1_000_000), 1), refused);
+    assert_eq!(owed, Level { units: -150_000, at: Ms(1_000_000) });
+    assert!(matches!(owed.take(minute, Ms(1_003_499), 1), Share::Refused { retry_after: Ms(1), .. }));
+    assert_eq!(owed.take(minute, Ms(1_003_500), 1), Share::Granted(standing(0, 60_000)));
+    assert_eq!(owed, Level { units: 0, at: Ms(1_003_500) });
+    // As low as numbers go, nothing is wrapped.
+    let lowest = Level { units: i64::MIN, at: Ms(1) };
+    assert_eq!(lowest.minus(minute, u64::MAX), lowest);
+    assert_eq!(lowest.plus(minute, u64::MAX), Level { units: -1, at: Ms(1) });
+    assert_eq!(Level::full(minute, Ms(1)).plus(minute, 1), Level::full(minute, Ms(1)));
+    assert_eq!(lowest.standing(minute).remaining, 0);
+    let half = |units| Level { units, at: Ms(1) }.is_low(minute);
+    assert_eq!([half(i64::MIN), half(1_800_000), half(1_800_001)], [true, true, false]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_refusal_tells_of_no_more_than_it_refuses() {
+    let minute = limit(60, 60, 60);
+    let seven = Level { units: 420_000, at: Ms(1) };
+    let told = |cost, at_least| match seven.refuse(minute, cost, Ms(at_least)) {
+        Share::Refused { standing, retry_after } => (standing.remaining, retry_after.0),
+        Share::Granted(standing) => panic!("{standing:?}"),
+    };
+    // Ten are not there for three seconds; seven are, and are refused all the same.
+    assert_eq!([told(10, 0), told(10, 3_000), told(10, 3_001)], [(7, 3_000), (7, 3_000), (7, 3_001)]);
+    assert_eq!([told(7, 0), told(7, 250), told(1, 250)], [(6, 1), (6, 250), (0, 250)]);
 }
 
 #[wasm_bindgen_test(unsupported = test)]

@@ -15,7 +15,7 @@ type Headers<'h> = [(&'h str, &'h [u8])];
 fn who(key: &str, missing: &str, headers: &Headers) -> String {
     let rule = if missing.is_empty() { String::new() } else { format!(r#", "missing": {missing}"#) };
     let policy = policy_of(key, r#""60/m""#, &rule, "");
-    match identify(&policy.rule, &Sent::new(headers)) {
+    match identify(&policy.rules[0], &Sent::new(headers)) {
         Identity::Tenant(tenant) => tenant.as_str().to_owned(),
         Identity::Refused => "refused".to_owned(),
         Identity::Skipped => "skipped".to_owned(),

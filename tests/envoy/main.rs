@@ -8,7 +8,9 @@
 mod canary;
 mod chaos;
 mod failure;
+mod lease;
 mod limit;
+mod load;
 mod policy;
 mod pool;
 mod rig;

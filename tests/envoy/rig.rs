@@ -35,6 +35,8 @@ pub struct Options<'a> {
     pub expect_ready: bool,
     pub concurrency: u32,
     pub module: PathBuf,
+    /// Redis loses no write that it has answered, whatever ends it.
+    pub durable: bool,
 }
 
 impl Default for Options<'_> {
@@ -49,6 +51,7 @@ impl Default for Options<'_> {
             expect_ready: true,
             concurrency: 2,
             module: module(),
+            durable: false,
         }
     }
 }
@@ -87,7 +90,9 @@ impl Rig {
     pub fn listening(listeners: Listeners<'_>, options: Options<'_>) -> Rig {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let scratch = Scratch::new().unwrap();
-        let redis = Redis::start(&scratch, RedisOptions::default()).unwrap();
+        let durable =
+            RedisOptions { appendonly: options.durable, fsync_always: options.durable, ..RedisOptions::default() };
+        let redis = Redis::start(&scratch, durable).unwrap();
         let webdis = WebdisOptions { basic_auth: options.basic_auth };
         let webdis = Webdis::start(&scratch, &redis, webdis).unwrap();
         let delayed = match options.limiter {

@@ -23,8 +23,8 @@ struct Row {
 
 const FORBIDDEN: &str = r#"403 | content-type: application/json | {"error":"forbidden","rule":"per-user"}"#;
 const MALFORMED: &str = r#"400 | content-type: application/json | {"error":"malformed_path"}"#;
-const U1: &str = "rl:{user.u1}:per-user:default:60000:t1 60 60000 60 1 1";
-const U1_EXPORT: &str = "rl:{user.u1}:per-user:export:3600000:t1 20 3600000 20 10 1";
+const U1: &str = "rl:{user.u1}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 1 1";
+const U1_EXPORT: &str = "rl:{user.u1}:per-user:export:3600000:t2 20 3600000 20 300000 10 0 0 0 0 0 0 10 1";
 
 fn send(proxy: &Proxy, root: u32, [method, path, user]: Sent) -> u32 {
     let mut headers = vec![(":method", method), (":path", path)];
@@ -47,17 +47,19 @@ fn rows() -> Vec<Row> {
         row("a request that fits passes and is told how it stands", ["GET", "/v1/items", "u1"], Some((U1, grants(59, &[1]))), &passed(59)),
         row("the last token is as good as the first",               ["GET", "/v1/items", "u1"], Some((U1, grants(0, &[1]))), &passed(0)),
         row("a request that finds no token is limited",             ["GET", "/v1/items", "u1"], limited(), LIMITED),
-        row("a wait of half a second is told as one",               ["GET", "/v1/items", "u1"], Some((U1, r#"{"EVALSHA":[30000,59500,0]}"#.to_owned())), LIMITED),
+        row("a wait of half a second is told as one",               ["GET", "/v1/items", "u1"], Some((U1, r#"{"EVALSHA":[30000,59500,0,0,0,0,0,0]}"#.to_owned())), LIMITED),
+        row("a level below nothing, as under a lowered burst, has none left", ["GET", "/v1/items", "u1"], Some((U1, r#"{"EVALSHA":[-60000,61000,0,0,0,0,0,0]}"#.to_owned())),
+            "429 | content-type: application/json | retry-after: 2 | x-ratelimit-limit: 60 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 1700000061 | {\"error\":\"rate_limited\",\"rule\":\"per-user\",\"retry_after\":2}"),
         row("HEAD is counted as any method",                        ["HEAD", "/v1/items", "u1"], Some((U1, grants(59, &[1]))), &passed(59)),
         row("a request of no class is in the default bucket",       ["BREW", "/", "u1"], Some((U1, grants(59, &[1]))), &passed(59)),
         row("CONNECT has no path and is in the default bucket",     ["CONNECT", "", "u1"], Some((U1, grants(59, &[1]))), &passed(59)),
         row("the asterisk is no path of any class",                 ["DELETE", "*", "u1"], Some((U1, grants(59, &[1]))), &passed(59)),
-        row("a class without a limit of its own pays its cost",     ["GET", "/v1/bulk", "u1"], Some(("rl:{user.u1}:per-user:default:60000:t1 60 60000 60 5 1", grants(55, &[1]))), &passed(55)),
-        row("a class with a limit has a bucket and pays its cost",  ["POST", "/v1/reports/7/export", "u1"], export(r#"{"EVALSHA":[36000000,1800000,1]}"#),
+        row("a class without a limit of its own pays its cost",     ["GET", "/v1/bulk", "u1"], Some(("rl:{user.u1}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 5 1", grants(55, &[1]))), &passed(55)),
+        row("a class with a limit has a bucket and pays its cost",  ["POST", "/v1/reports/7/export", "u1"], export(r#"{"EVALSHA":[36000000,1800000,0,0,0,0,0,1]}"#),
             "200 | server: upstream | x-ratelimit-limit: 20 | x-ratelimit-remaining: 10 | x-ratelimit-reset: 1700001800 | hello"),
-        row("the wait is until this cost fits",                     ["POST", "/v1/reports/7/export", "u1"], export(r#"{"EVALSHA":[18000000,2700000,0]}"#),
+        row("the wait is until this cost fits",                     ["POST", "/v1/reports/7/export", "u1"], export(r#"{"EVALSHA":[18000000,2700000,0,0,0,0,0,0]}"#),
             "429 | content-type: application/json | retry-after: 900 | x-ratelimit-limit: 20 | x-ratelimit-remaining: 5 | x-ratelimit-reset: 1700002700 | {\"error\":\"rate_limited\",\"rule\":\"per-user\",\"retry_after\":900}"),
-        row("another spelling of a path is in the same class",      ["POST", "//v1/./reports/%37/export?x=/../y", "u1"], export(r#"{"EVALSHA":[36000000,1800000,1]}"#),
+        row("another spelling of a path is in the same class",      ["POST", "//v1/./reports/%37/export?x=/../y", "u1"], export(r#"{"EVALSHA":[36000000,1800000,0,0,0,0,0,1]}"#),
             "200 | server: upstream | x-ratelimit-limit: 20 | x-ratelimit-remaining: 10 | x-ratelimit-reset: 1700001800 | hello"),
         row("an exempt path is not looked at",                      ["GET", "/healthz", "u1"], None, UNTOUCHED),
         row("an exempt method is not looked at",                    ["OPTIONS", "/v1/items", "u1"], None, UNTOUCHED),
@@ -67,11 +69,11 @@ fn rows() -> Vec<Row> {
         row("a path with a broken escape is malformed",             ["GET", "/v1/%zz", "u1"], None, MALFORMED),
         row("a path that servers disagree about is malformed",      ["GET", "/a//../admin", "u1"], None, MALFORMED),
         row("a path without a slash is malformed",                  ["GET", "v1/items", "acme"], None, MALFORMED),
-        row("requests without a tenant share a bucket",             ["GET", "/v1/items", "-"], Some(("rl:{none.anonymous}:per-user:default:60000:t1 60 60000 60 1 1", grants(59, &[1]))), &passed(59)),
+        row("requests without a tenant share a bucket",             ["GET", "/v1/items", "-"], Some(("rl:{none.anonymous}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 1 1", grants(59, &[1]))), &passed(59)),
         changed("a missing tenant is refused if the policy says so", with_missing(json!("deny")), ["GET", "/v1/items", "-"], None, FORBIDDEN),
         changed("a missing tenant passes if the policy says so",    with_missing(json!("skip")), ["GET", "/v1/items", "-"], None, UNTOUCHED),
         changed("a missing tenant is who the policy says",          with_missing(json!({"as": "guest"})), ["GET", "/v1/items", "-"],
-            Some(("rl:{none.guest}:per-user:default:60000:t1 60 60000 60 1 1", grants(59, &[1]))), &passed(59)),
+            Some(("rl:{none.guest}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 1 1", grants(59, &[1]))), &passed(59)),
         changed("the status of a limited request can be chosen",    with_response("status", json!(503)), ["GET", "/v1/items", "u1"], limited(), &LIMITED.replace("429", "503")),
         changed("the body and its type can be chosen",              vec![("/response", json!({"retry_after_jitter": 0, "content_type": "text/plain", "body": "{rule}: {retry_after}s {x}"}))], ["GET", "/v1/items", "u1"], limited(),
             "429 | content-type: text/plain | retry-after: 1 | x-ratelimit-limit: 60 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 1700000060 | per-user: 1s {x}"),
@@ -131,7 +133,8 @@ fn a_call_is_a_post_to_the_limiter_with_the_script_by_its_name() {
         assert_eq!(call.headers, headers.map(|(name, value)| (name.to_owned(), value.to_owned())));
         assert_eq!(call.cluster, "webdis");
         assert_eq!(call.timeout_ms, 1500, "ten times the wait");
-        let arguments = "1/rl%3A%7Buser%2Eu1%7D%3Aper-user%3Adefault%3A60000%3At1/60/60000/60/1/1";
+        let arguments =
+            "1/rl%3A%7Buser%2Eu1%7D%3Aper-user%3Adefault%3A60000%3At2/60/60000/60/300000/30/0/0/0/0/0/0/1/1";
         assert_eq!(call.body, format!("EVALSHA/{}/{arguments}", TOKEN_BUCKET.sha));
     });
 }
@@ -159,7 +162,7 @@ fn retry_after_is_jittered_upward_and_no_further_than_the_policy_says() {
         seen.insert(with_policy(&changes, |proxy, root| {
             let stream = proxy.get(root, "u1");
             proxy.run();
-            proxy.answer(r#"{"EVALSHA":[0,3600000,0]}"#);
+            proxy.answer(r#"{"EVALSHA":[0,3600000,0,0,0,0,0,0]}"#);
             let line = proxy.sees(stream);
             let (_, after) = line.split_once("retry-after: ").expect("the header");
             let (seconds, _) = after.split_once(" | ").expect("more headers");

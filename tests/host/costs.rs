@@ -4,8 +4,10 @@
 use serde_json::{Value, json};
 
 use crate::fake::Phase;
-use crate::policy::{grants, local, policy};
+use crate::policy::{NO_LEASE, asks_of_u1, grants, lease, lends, local, long, policy};
 use crate::proxy::{Proxy, in_vm};
+use crate::space::Space;
+use crate::vms::Vm;
 
 /// The policy of the dearest request that there is: its class is told by path and method, and it is limited.
 fn by_path_and_method() -> Value {
@@ -92,7 +94,7 @@ fn a_limited_request_that_is_alone() {
             "increment_metric rl.limiter.main.calls",
         ];
         assert_eq!(proxy.trace(), wake_up);
-        proxy.answer(r#"{"EVALSHA":[68400000,180000,1]}"#);
+        proxy.answer(r#"{"EVALSHA":[68400000,180000,0,0,0,0,0,1]}"#);
         let reply = [
             "set_effective_context 1", // the SDK's own: the root
             "get_header call :status",
@@ -210,14 +212,13 @@ fn a_request_of_a_bucket_that_is_known_to_be_dry_costs_one_read() {
 }
 
 #[test]
-fn a_request_of_a_local_bucket_costs_one_read_and_one_write() {
+fn a_request_of_a_local_bucket_costs_one_read_and_one_write_and_no_write_where_it_is_refused() {
     in_vm(|proxy| {
         let root = proxy.root(&local(&[]));
         let stream = assert_arrives(proxy, root, &["get_shared_data table", "set_shared_data table"]);
         assert_eq!(proxy.phase(stream), Phase::Passed);
         proxy.gets(root, "u1", 29);
-        let refused = ["get_shared_data table", "set_shared_data table", "send_local_response 429"];
-        assert_arrives(proxy, root, &refused);
+        assert_arrives(proxy, root, &["get_shared_data table", "send_local_response 429"]);
     });
 }
 
@@ -264,5 +265,166 @@ fn a_request_of_a_new_key_costs_one_more_read_and_write_where_they_are_counted()
         proxy.answer(grants(59, &[1]));
         // It is known now.
         assert_arrives(proxy, root, &["get_shared_data table", "enqueue"]);
+    });
+}
+
+// Mode lease.
+
+/// The calls that return bytes, each about 2 us.
+fn dear(trace: &[String]) -> usize {
+    let returns_bytes = |call: &&String| {
+        ["get_header", "get_buffer", "get_shared_data", "dequeue"].iter().any(|name| call.starts_with(name))
+    };
+    trace.iter().filter(returns_bytes).count()
+}
+
+const WAKE_UP: [&str; 3] = ["dequeue", "dequeue", "get_current_time"];
+const CALL: [&str; 2] = ["http_call webdis", "increment_metric rl.limiter.main.calls"];
+const REPLY: [&str; 4] =
+    ["set_effective_context 1", "get_header call :status", "get_buffer call body", "get_current_time"];
+const LOOK: [&str; 1] = ["get_shared_data table"];
+const CHANGE: [&str; 2] = ["get_shared_data table", "set_shared_data table"];
+
+/// A first request of u1, which brings a lease of three tokens; then ten seconds without any.
+fn borrow(proxy: &Proxy, root: u32) {
+    let stream = proxy.get(root, "u1");
+    proxy.run();
+    proxy.answer(lends(996, long(0, 3), &[1]));
+    assert_eq!(proxy.phase(stream), Phase::Passed);
+    proxy.advance(10_000);
+    assert_eq!(proxy.call_count(), 0, "a small lease is not given back");
+    proxy.trace();
+}
+
+#[test]
+fn a_request_that_finds_a_lent_token_costs_its_headers_the_time_one_read_and_one_write() {
+    in_vm(|proxy| {
+        let root = proxy.root(&lease(&[]));
+        borrow(proxy, root);
+        let stream = proxy.get(root, "u1");
+        let trace = proxy.trace();
+        assert_eq!(trace, [&ARRIVAL[..], &CHANGE].concat());
+        assert_eq!(dear(&trace), 4, "path, method, tenant, table");
+        proxy.serve(stream);
+        let response = [
+            "replace_header x-ratelimit-limit",
+            "replace_header x-ratelimit-remaining",
+            "replace_header x-ratelimit-reset",
+        ];
+        assert_eq!(proxy.trace(), response);
+        proxy.run();
+        assert_eq!(proxy.trace(), NOTHING, "nothing is left to do");
+    });
+}
+
+#[test]
+fn a_request_that_finds_a_lent_token_costs_no_header_that_the_policy_does_not_need() {
+    let by_method = json!([{"class": "preflight", "match": {"methods": ["OPTIONS"]}, "exempt": true}]);
+    let cases = [
+        (vec![("/classes", by_method)], &["get_header request :method", "get_header request x-user-id"][..]),
+        (vec![("/classes", json!([]))], &["get_header request x-user-id"]),
+        (vec![("/classes", json!([])), ("/rules/0/key", json!([{"constant": {"value": "u1", "as": "user"}}]))], &[]),
+    ];
+    for (mut changes, headers) in cases {
+        changes.push(("/rules/0/limits", json!({"free": {"default": "1000/s"}, "gold": "unlimited"})));
+        in_vm(|proxy| {
+            let root = proxy.root(&lease(&changes));
+            borrow(proxy, root);
+            let stream = proxy.get(root, "u1");
+            let trace = proxy.trace();
+            assert_eq!(trace, [headers, &["get_current_time"], &CHANGE].concat());
+            assert_eq!(dear(&trace), headers.len() + 1);
+            assert_eq!(proxy.phase(stream), Phase::Passed);
+        });
+    }
+}
+
+#[test]
+fn a_request_of_a_cold_key_costs_a_call_and_the_table_three_times() {
+    in_vm(|proxy| {
+        let root = proxy.root(&lease(&[]));
+        let stream = assert_arrives(proxy, root, &[&LOOK[..], &["enqueue"]].concat());
+        proxy.run();
+        // It is this worker's call.
+        assert_eq!(proxy.trace(), [&WAKE_UP[..], &CHANGE, &CALL].concat());
+        assert_eq!(proxy.asked(), asks_of_u1("3 0 0 0 0 0 1 1"));
+        proxy.answer(lends(996, long(0, 3), &[1]));
+        let resumed = ["set_effective_context 2", "continue_stream"];
+        assert_eq!(proxy.trace(), [&REPLY[..], &CHANGE, &resumed].concat());
+        assert_eq!(proxy.phase(stream), Phase::Passed);
+    });
+}
+
+#[test]
+fn a_request_that_asks_ahead_costs_a_wake_up_more_and_does_not_wait_for_the_call() {
+    in_vm(|proxy| {
+        let root = proxy.root(&lease(&[]));
+        proxy.gets(root, "u1", 20);
+        proxy.run();
+        proxy.answer(lends(977, long(0, 3), &[20]));
+        // At the rate at which the others came, two tokens do not last for long.
+        let stream = assert_arrives(proxy, root, &[&CHANGE[..], &["enqueue"]].concat());
+        assert_eq!(proxy.phase(stream), Phase::Passed);
+        proxy.run();
+        assert_eq!(proxy.trace(), [&WAKE_UP[..], &CHANGE, &CALL].concat());
+        assert_eq!(proxy.asked(), asks_of_u1("12 1700000300000 3 2 0 0"));
+        // While the call is out, it is not asked again.
+        assert_arrives(proxy, root, &CHANGE);
+        proxy.answer(lends(967, long(2, 10), &[]));
+        assert_eq!(proxy.trace(), [&REPLY[..], &CHANGE].concat(), "nobody waits for it");
+    });
+}
+
+#[test]
+fn a_request_that_waits_for_the_call_of_another_worker_costs_no_call_and_is_woken_by_that_worker() {
+    let space = Space::default();
+    let [one, other] = [(); 2].map(|()| Vm::start(&space, &lease(&[])));
+    one.act(|proxy, root| {
+        proxy.get(root, "u1");
+        proxy.run();
+    });
+    let stream = other.act(|proxy, root| {
+        let stream = assert_arrives(proxy, root, &[&LOOK[..], &["enqueue"]].concat());
+        proxy.run();
+        // It says that it waits.
+        assert_eq!(proxy.trace(), [&WAKE_UP[..], &CHANGE].concat());
+        // A tick looks whether the other has forgotten it.
+        proxy.advance(15);
+        let tick = ["get_shared_data breaker", "get_current_time"];
+        assert_eq!(proxy.trace(), [&tick[..], &LOOK, &LOOK, &LOOK].concat());
+        stream
+    });
+    one.act(|proxy, _| {
+        proxy.advance(15);
+        proxy.trace();
+        proxy.answer(lends(996, long(0, 3), &[1]));
+        let wakes = ["get_shared_data weir.workers", "enqueue of another worker"];
+        let resumed = ["set_effective_context 2", "continue_stream"];
+        assert_eq!(proxy.trace(), [&REPLY[..], &CHANGE, &wakes, &resumed].concat());
+    });
+    other.act(move |proxy, _| {
+        proxy.run();
+        let resumed = [format!("set_effective_context {stream}"), "continue_stream".to_owned()];
+        let served = [&WAKE_UP[..], &CHANGE].concat();
+        assert_eq!(proxy.trace(), [served.iter().map(|call| (*call).to_owned()).collect(), resumed.to_vec()].concat());
+        assert_eq!((proxy.phase(stream), proxy.counts().len()), (Phase::Passed, 0));
+    });
+}
+
+#[test]
+fn a_request_of_a_dry_key_costs_one_read_while_the_limiter_is_not_to_be_asked() {
+    in_vm(|proxy| {
+        let root = proxy.root(&lease(&[]));
+        proxy.get(root, "u1");
+        proxy.run();
+        proxy.trace();
+        proxy.answer(lends(0, NO_LEASE, &[0]));
+        let refused = ["set_effective_context 2", "send_local_response 429"];
+        assert_eq!(proxy.trace(), [&REPLY[..], &CHANGE, &refused].concat());
+        for ms in [0, 100, 149] {
+            proxy.advance(ms);
+            assert_arrives(proxy, root, &[&LOOK[..], &["send_local_response 429"]].concat());
+        }
+        assert_eq!(proxy.counts()["rl.limiter.main.calls"], 1);
     });
 }

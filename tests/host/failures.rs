@@ -35,12 +35,18 @@ pub const ROWS: &[Row] = &[
     Row { name: "no UTF-8",                     cluster: "webdis",   then: |proxy| proxy.answer(b"{\"EVALSHA\":[\"\xff\xfe\"]}"), reason: "unreadable", calls: 1 },
     Row { name: "another command's reply",      cluster: "webdis",   then: |proxy| proxy.answer(grants_by("EVAL", 59, &[1])), reason: "unreadable",  calls: 1 },
     Row { name: "null",                         cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":null}"#),   reason: "unreadable",      calls: 1 },
-    Row { name: "too few numbers",              cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3540000,1000]}"#), reason: "unreadable", calls: 1 },
-    Row { name: "too many numbers",             cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3540000,1000,1,0]}"#), reason: "unreadable", calls: 1 },
-    Row { name: "more granted than asked",      cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3480000,2000,2]}"#), reason: "unreadable", calls: 1 },
-    Row { name: "more left than there can be",  cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3600000,0,1]}"#), reason: "unreadable", calls: 1 },
-    Row { name: "a negative level",             cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[-1,60001,0]}"#), reason: "unreadable", calls: 1 },
-    Row { name: "a fraction",                   cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3540000.5,1000,1]}"#), reason: "unreadable", calls: 1 },
+    Row { name: "too few numbers",              cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3540000,1000,0,0,0,0,0]}"#), reason: "unreadable", calls: 1 },
+    Row { name: "too many numbers",             cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3540000,1000,0,0,0,0,0,1,0]}"#), reason: "unreadable", calls: 1 },
+    Row { name: "more granted than asked",      cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3480000,2000,0,0,0,0,0,2]}"#), reason: "unreadable", calls: 1 },
+    Row { name: "more left than there can be",  cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3600000,0,0,0,0,0,0,1]}"#), reason: "unreadable", calls: 1 },
+    Row { name: "granted below nothing",        cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[-120000,62000,0,0,0,0,0,1]}"#), reason: "unreadable", calls: 1 },
+    Row { name: "refused though it fits",       cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3600000,0,0,0,0,0,0,0]}"#), reason: "unreadable", calls: 1 },
+    Row { name: "a negative number of grants",  cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[0,60000,0,0,0,0,0,-1]}"#), reason: "unreadable", calls: 1 },
+    Row { name: "a lease that nobody wanted",   cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3480000,2000,1700000300000,300000,0,1,0,1]}"#), reason: "unreadable", calls: 1 },
+    Row { name: "more kept than there was",     cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3540000,1000,1700000300000,300000,1,0,0,1]}"#), reason: "unreadable", calls: 1 },
+    Row { name: "a lease of nothing",           cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3540000,1000,1700000300000,300000,0,0,0,1]}"#), reason: "unreadable", calls: 1 },
+    Row { name: "limited twice",                cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3540000,1000,0,0,0,0,2,1]}"#), reason: "unreadable", calls: 1 },
+    Row { name: "a fraction",                   cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3540000.5,1000,0,0,0,0,0,1]}"#), reason: "unreadable", calls: 1 },
     Row { name: "an oversized body",            cluster: "webdis",   then: |proxy| proxy.answer(vec![b' '; 4097]),        reason: "oversized",       calls: 1 },
     Row { name: "Redis is read-only",           cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[false,"READONLY You can't write against a read only replica."]}"#), reason: "redis", calls: 1 },
     Row { name: "Redis is loading",             cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[false,"LOADING Redis is loading the dataset in memory"]}"#), reason: "redis", calls: 1 },
@@ -51,7 +57,7 @@ pub const ROWS: &[Row] = &[
     Row { name: "a cluster without hosts",      cluster: "no-hosts", then: |_| {},                                        reason: "unreachable",     calls: 0 },
 ];
 
-const GRANTED: &str = r#"{"EVALSHA":[3540000,1000,1]}"#;
+const GRANTED: &str = r#"{"EVALSHA":[3540000,1000,0,0,0,0,0,1]}"#;
 
 pub fn counts(calls: i64, degraded: &[(&str, i64)]) -> BTreeMap<String, i64> {
     let degraded = degraded.iter().map(|(reason, count)| (format!("rl.degraded.{reason}"), *count));

@@ -61,9 +61,6 @@ pub struct Fake {
     pub roots: BTreeMap<u32, Root>,
     /// Those that have ended as well.
     pub streams: BTreeMap<u32, Stream>,
-    pub queues: Vec<Queue>,
-    /// Root and queue of wake-ups that are on their way.
-    pub wakeups: VecDeque<(u32, u32)>,
     pub calls: BTreeMap<u32, Call>,
     pub tokens: u32,
     /// Of the call whose callback runs.
@@ -75,6 +72,8 @@ pub struct Fake {
     pub after_callback: VecDeque<AfterCallback>,
     /// Of the VM's vm_id, maybe with other VMs.
     pub space: Space,
+    /// The number of this VM in it.
+    pub vm: u32,
     /// What the filter did that no filter may do.
     pub violations: Vec<String>,
 }
@@ -111,12 +110,6 @@ pub enum Phase {
     Left,
     /// The service behind has answered it.
     Served,
-}
-
-pub struct Queue {
-    pub name: String,
-    pub root: u32,
-    pub items: VecDeque<Vec<u8>>,
 }
 
 /// A call of the filter.
@@ -217,29 +210,19 @@ impl Fake {
         if !self.roots.contains_key(&root) {
             self.violation("a queue for a context that is no root");
         }
-        if let Some(at) = self.queues.iter().position(|queue| queue.name == name) {
-            self.queues[at].root = root;
-            return at as u32;
-        }
-        self.queues.push(Queue { name: name.to_owned(), root, items: VecDeque::new() });
-        self.queues.len() as u32 - 1
+        self.space.register_queue(name, self.vm, root)
     }
 
     pub fn enqueue(&mut self, queue: u32, value: &[u8]) -> u32 {
-        self.trace("enqueue");
-        match self.queues.get_mut(queue as usize) {
-            Some(found) => {
-                found.items.push_back(value.to_vec());
-                self.wakeups.push_back((found.root, queue));
-                OK
-            }
-            None => NOT_FOUND,
-        }
+        let woken = self.space.enqueue(queue, value);
+        let whose = if woken.is_none_or(|vm| vm == self.vm) { "" } else { " of another worker" };
+        self.trace(format!("enqueue{whose}"));
+        if woken.is_some() { OK } else { NOT_FOUND }
     }
 
     pub fn dequeue(&mut self, queue: u32) -> Result<Vec<u8>, u32> {
         self.trace("dequeue");
-        self.queues.get_mut(queue as usize).ok_or(NOT_FOUND)?.items.pop_front().ok_or(EMPTY)
+        self.space.dequeue(queue).ok_or(NOT_FOUND)?.ok_or(EMPTY)
     }
 
     pub fn get_shared_data(&mut self, key: &str) -> Result<(Vec<u8>, u32), u32> {

@@ -20,8 +20,8 @@ fn keys(proxy: &Proxy) -> Vec<(u32, String)> {
     calls.map(|call| (call.owner, call.asks().split(' ').next().unwrap_or_default().to_owned())).collect()
 }
 
-const KEY: &str = "rl:{user.u1}:per-user:default:60000:t1";
-const OTHER_KEY: &str = "rl:{user.u1}:other:default:60000:t1";
+const KEY: &str = "rl:{user.u1}:per-user:default:60000:t2";
+const OTHER_KEY: &str = "rl:{user.u1}:other:default:60000:t2";
 
 #[test]
 fn a_policy_defines_its_counters_and_its_ticks() {
@@ -42,8 +42,16 @@ fn a_policy_defines_its_counters_and_its_ticks() {
         let mut calls = vec!["get_buffer configuration".to_owned(), "define_metric rl.limiter.main.calls".to_owned()];
         calls.extend(reasons.map(|reason| format!("define_metric rl.degraded.{reason}")));
         calls.extend(
-            ["register_queue", "get_shared_data seed", "set_shared_data seed", "log 2", "set_tick_period 10"]
-                .map(str::to_owned),
+            [
+                "register_queue",
+                "get_shared_data weir.workers", // by its queue the others wake this worker
+                "set_shared_data weir.workers",
+                "get_shared_data seed",
+                "set_shared_data seed",
+                "log 2",
+                "set_tick_period 10",
+            ]
+            .map(str::to_owned),
         );
         assert_eq!(proxy.trace(), calls);
         for (timeout, period) in [("1ms", 5), ("9ms", 5), ("20ms", 10), ("90ms", 45), ("100ms", 50), ("60s", 50)] {

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::proxy::START_MS;
+
 /// The usual policy with some values set by JSON pointer.
 pub fn policy(changes: &[(&str, Value)]) -> Value {
     let mut policy = json!({
@@ -43,6 +45,13 @@ pub fn local(changes: &[(&str, Value)]) -> Value {
     policy
 }
 
+/// The same with buckets of 1000/s of which the limiter lends.
+pub fn lease(changes: &[(&str, Value)]) -> Value {
+    let mut policy = policy(&[("/rules/0/mode", json!("lease")), ("/rules/0/limits/free/default", json!("1000/s"))]);
+    set(&mut policy, changes);
+    policy
+}
+
 fn set(policy: &mut Value, changes: &[(&str, Value)]) {
     for (pointer, value) in changes {
         let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
@@ -54,15 +63,42 @@ fn set(policy: &mut Value, changes: &[(&str, Value)]) {
     }
 }
 
-/// The reply under 60/m: tokens left, and how many of each run were granted.
+/// The reply under 60/m without a lease: tokens left, and how many of each run were granted.
 pub fn grants(left: u64, granted: &[u64]) -> String {
     grants_by("EVALSHA", left, granted)
 }
 
 pub fn grants_by(command: &str, left: u64, granted: &[u64]) -> String {
-    let mut reply = vec![left * 60_000, (60 - left) * 1000];
+    let mut reply = vec![left * 60_000, (60 - left) * 1000, 0, 0, 0, 0, 0];
     reply.extend(granted);
     format!("{{\"{command}\":{reply:?}}}")
+}
+
+/// A lease as the limiter lends it: its id, how long it may be spent, what is kept, what is new, and 1 where that is
+/// less than was wanted.
+pub type Lent = [u64; 5];
+
+pub const NO_LEASE: Lent = [0; 5];
+
+/// The id of the first long lease.
+pub const LONG_END: u64 = START_MS + 300_000;
+
+/// A lease that lives long, of so many tokens that are kept, and so many new ones.
+pub fn long(kept: u64, extra: u64) -> Lent {
+    [LONG_END, 300_000, kept, extra, 0]
+}
+
+/// The reply under 1000/s: tokens left, the lease, and how many of each run were granted.
+pub fn lends(left: u64, lent: Lent, granted: &[u64]) -> String {
+    let mut reply = vec![left * 1000, 1000 - left];
+    reply.extend(lent);
+    reply.extend(granted);
+    format!("{{\"EVALSHA\":{reply:?}}}")
+}
+
+/// What a call asks of the bucket of u1 under 1000/s: want, end, size, carry, hold, debt and runs.
+pub fn asks_of_u1(offer_and_runs: &str) -> String {
+    format!("rl:{{user.u1}}:per-user:default:1000:t2 1000 1000 1000 300000 500 {offer_and_runs}")
 }
 
 pub const NOSCRIPT: &str = r#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#;

@@ -91,7 +91,7 @@ fn an_attack_on_one_key_costs_a_call_for_each_token() {
             let crowd = proxy.gets(root, "u1", 200);
             assert_eq!(proxy.phases(&crowd), [Phase::Paused; 200]);
             proxy.run();
-            assert_eq!(proxy.asked(), "rl:{user.u1}:per-user:default:60000:t1 60 60000 60 1 200");
+            assert_eq!(proxy.asked(), "rl:{user.u1}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 1 200");
             proxy.answer(grants(0, &[1]));
             assert_eq!(proxy.phases(&crowd)[..2], [Phase::Passed, Phase::Answered]);
             assert_eq!(proxy.counts()["rl.limiter.main.calls"], 1 + second);
@@ -103,7 +103,7 @@ fn an_attack_on_one_key_costs_a_call_for_each_token() {
 fn what_is_known_is_told_as_the_limiter_would_tell_it() {
     with_policy(&[], |proxy, root| {
         // Half a token is there.
-        asks(proxy, root, r#"{"EVALSHA":[30000,59500,0]}"#);
+        asks(proxy, root, r#"{"EVALSHA":[30000,59500,0,0,0,0,0,0]}"#);
         let stream = proxy.get(root, "u1");
         assert_eq!(proxy.sees(stream), LIMITED);
         proxy.advance(499);
@@ -145,8 +145,9 @@ fn a_limit_of_another_policy_holds_with_the_next_request() {
             assert_eq!(proxy.phase(stream), Phase::Paused, "{changed}: what is known of 60/m is void");
             proxy.run();
             let requests = changed.trim_end_matches("/m");
-            let asked = format!("rl:{{user.u1}}:per-user:default:60000:t1 {requests} 60000 {requests} 1 1");
-            assert_eq!(proxy.asked(), asked);
+            let lent_freely = requests.parse::<u64>().expect("a number") / 2;
+            let terms = format!("{requests} 60000 {requests} 300000 {lent_freely}");
+            assert_eq!(proxy.asked(), format!("rl:{{user.u1}}:per-user:default:60000:t2 {terms} 0 0 0 0 0 0 1 1"));
         });
     }
     for (changed, sees) in [("deny", "403"), ("unlimited", "200")] {
@@ -316,7 +317,7 @@ impl Bucket {
         let fits = self.units >= cost * 60_000;
         self.units -= if fits { cost * 60_000 } else { 0 };
         let reset = (self.requests * 60_000 - self.units).div_ceil(self.requests);
-        (fits, format!("{{\"EVALSHA\":[{},{reset},{}]}}", self.units, u64::from(fits)))
+        (fits, format!("{{\"EVALSHA\":[{},{reset},0,0,0,0,0,{}]}}", self.units, u64::from(fits)))
     }
 }
 
@@ -382,12 +383,13 @@ fn a_request_is_refused_without_a_call_only_where_the_limiter_would_refuse_it() 
 fn policies_of_other_names_do_not_touch_each_other_and_those_of_the_same_share() {
     let named = |namespace: &str, rule: &str| {
         let changes = [("/namespace", json!(namespace)), ("/rules/0/name", json!(rule))];
-        (format!("weir.{namespace}.{rule}."), changes)
+        (format!("weir.{namespace}.2."), changes)
     };
-    let names = [("rl", "per-user"), ("rl", "other"), ("edge", "per-user"), ("edge", "per-user-2")];
+    // Seed, set and breaker are of the namespace; buckets are of the rule.
+    let names = [("rl", "per-user", 3), ("rl", "other", 1), ("edge", "per-user", 3), ("edge", "per-user-2", 1)];
     in_vm(|proxy| {
         let mut before = Space::default().values();
-        for (namespace, rule) in names {
+        for (namespace, rule, new) in names {
             let (prefix, changes) = named(namespace, rule);
             let root = proxy.root(&local(&changes));
             assert_eq!(pass(proxy, root, "u1", 40), SHARE, "{prefix}");
@@ -395,11 +397,12 @@ fn policies_of_other_names_do_not_touch_each_other_and_those_of_the_same_share()
             let second = proxy.root(&local(&changes));
             assert_eq!(pass(proxy, second, "u1", 1), 0, "{prefix}");
             let failing = policy(&[&changes[..], &on_error_local(&[])].concat());
-            fail(proxy, proxy.root(&failing), 5);
-            let after = proxy.space().values();
+            fail(proxy, proxy.root(&failing), if new == 1 { 0 } else { 5 });
+            let mut after = proxy.space().values();
+            assert!(after.remove("weir.workers").is_some(), "it is nobody's");
             let mut touched = after.iter().filter(|(key, value)| before.get(*key) != Some(value)).map(|(key, _)| key);
             assert!(touched.all(|key| key.starts_with(&prefix)), "{prefix}: {:?}", after.keys());
-            assert_eq!(after.len(), before.len() + 3, "{prefix}: seed, set and breaker");
+            assert_eq!(after.len(), before.len() + new, "{prefix}: {:?}", after.keys());
             before = after;
         }
     });
@@ -494,15 +497,24 @@ fn a_corrupt_value_is_a_miss() {
     }
 }
 
+/// Of a set of the table: its head, and one of its slots.
+const HEAD_BYTES: usize = 8;
+const ENTRY_BYTES: usize = 144;
+
 #[test]
-fn a_value_with_any_bit_turned_is_a_miss() {
+fn an_entry_with_any_bit_turned_is_a_miss() {
     in_vm(|proxy| {
         let root = proxy.root(&policy(&[]));
-        for bit in (0..528 * 8).step_by(7) {
+        let turned = |bit: usize| corrupted(proxy, "table", |value: &mut Vec<u8>| value[bit / 8] ^= 1 << (bit % 8));
+        for bit in 0..(HEAD_BYTES + ENTRY_BYTES) * 8 {
             dry(proxy, root);
-            corrupted(proxy, "table", |value| value[bit / 8] ^= 1 << (bit % 8));
+            turned(bit);
         }
-        asks(proxy, root, &grants(59, &[1]));
+        dry(proxy, root);
+        for bit in ((HEAD_BYTES + ENTRY_BYTES) * 8..(HEAD_BYTES + 8 * ENTRY_BYTES) * 8).step_by(97) {
+            turned(bit);
+            refused_at_once(proxy, root); // those beside it are as they were
+        }
     });
 }
 

@@ -47,6 +47,7 @@ pub fn in_this_thread<T>(space: &Space, case: impl FnOnce(&Proxy) -> T) -> T {
     abi::_initialize();
     fake(|host| {
         host.now_ms = START_MS;
+        host.vm = space.join();
         host.space = space.clone();
     });
     let result = case(&Proxy { thread: PhantomData });
@@ -216,7 +217,7 @@ impl Proxy {
 
     /// Delivers the wake-ups that are on their way.
     pub fn run(&self) {
-        while let Some((root, queue)) = fake(|host| host.wakeups.pop_front()) {
+        while let Some((root, queue)) = fake(|host| host.space.take_wakeup(host.vm)) {
             if fake(|host| host.roots.contains_key(&root)) {
                 enter(root, || abi::proxy_on_queue_ready(root, queue));
             }
@@ -351,7 +352,7 @@ impl Proxy {
     }
 
     pub fn queue_names(&self) -> Vec<String> {
-        fake(|host| host.queues.iter().map(|queue| queue.name.clone()).collect())
+        fake(|host| host.space.queue_names(host.vm))
     }
 }
 

@@ -1,6 +1,6 @@
-//! Shared data as Envoy has it: one space for all VMs of a vm_id, on whatever threads they are.
+//! Shared data and queues as Envoy has them: one space for all VMs of a vm_id, on whatever threads they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A space; clones are the same one.
@@ -16,6 +16,18 @@ struct Data {
     late: BTreeMap<String, u32>,
     /// By part: reads, writes that came in time, and writes that were too late.
     calls: BTreeMap<String, [u64; 3]>,
+    vms: u32,
+    /// By id less one.
+    queues: Vec<Queue>,
+    /// Wake-ups that are on their way: VM, root and queue.
+    wakeups: VecDeque<(u32, u32, u32)>,
+}
+
+struct Queue {
+    name: String,
+    /// Whom it wakes: VM and root.
+    wakes: (u32, u32),
+    items: VecDeque<Vec<u8>>,
 }
 
 impl Data {
@@ -28,9 +40,10 @@ impl Data {
 impl Space {
     /// What a key is for: `seed`, `breaker`, or `table` for any of the sets, whose number hangs on the seed.
     pub fn part(key: &str) -> &str {
-        match key.split('.').nth(5) {
-            Some(part @ ("seed" | "breaker")) => part,
-            Some(set) if u64::from_str_radix(set, 16).is_ok() => "table",
+        let mut parts = key.split('.').skip(4);
+        match (parts.next(), parts.next()) {
+            (Some(part @ ("seed" | "breaker")), _) => part,
+            (Some(_), Some(set)) if u64::from_str_radix(set, 16).is_ok() => "table",
             _ => key,
         }
     }
@@ -86,6 +99,53 @@ impl Space {
     /// Reads of a part, writes that came in time, and writes that were too late.
     pub fn calls(&self, part: &str) -> [u64; 3] {
         self.data().calls.get(part).copied().unwrap_or_default()
+    }
+
+    /// A VM comes; its number.
+    pub fn join(&self) -> u32 {
+        let mut data = self.data();
+        data.vms += 1;
+        data.vms
+    }
+
+    /// The id of the queue of this name, which wakes this root of this VM from now on.
+    pub fn register_queue(&self, name: &str, vm: u32, root: u32) -> u32 {
+        let mut data = self.data();
+        let at = data.queues.iter().position(|queue| queue.name == name).unwrap_or(data.queues.len());
+        if at == data.queues.len() {
+            data.queues.push(Queue { name: name.to_owned(), wakes: (vm, root), items: VecDeque::new() });
+        }
+        data.queues[at].wakes = (vm, root);
+        at as u32 + 1
+    }
+
+    /// Whom it wakes: soon, and not at once. None where there is no such queue.
+    pub fn enqueue(&self, queue: u32, value: &[u8]) -> Option<u32> {
+        let mut data = self.data();
+        let found = data.queues.get_mut(queue.checked_sub(1)? as usize)?;
+        found.items.push_back(value.to_vec());
+        let (vm, root) = found.wakes;
+        data.wakeups.push_back((vm, root, queue));
+        Some(vm)
+    }
+
+    /// None where there is no such queue; None in it where it is empty.
+    pub fn dequeue(&self, queue: u32) -> Option<Option<Vec<u8>>> {
+        let mut data = self.data();
+        let found = data.queues.get_mut(queue.checked_sub(1)? as usize)?;
+        Some(found.items.pop_front())
+    }
+
+    /// Takes the next wake-up of a VM: root and queue.
+    pub fn take_wakeup(&self, vm: u32) -> Option<(u32, u32)> {
+        let mut data = self.data();
+        let at = data.wakeups.iter().position(|(of, ..)| *of == vm)?;
+        data.wakeups.remove(at).map(|(_, root, queue)| (root, queue))
+    }
+
+    pub fn queue_names(&self, vm: u32) -> Vec<String> {
+        let data = self.data();
+        data.queues.iter().filter(|queue| queue.wakes.0 == vm).map(|queue| queue.name.clone()).collect()
     }
 
     /// Everything that is there.

@@ -144,7 +144,7 @@ impl Storm<'_> {
     /// Grants as the script would out of a level that is picked: what fits, in order.
     fn grants(&mut self, call: &Call) -> (String, u64) {
         let asks = call.asks();
-        let numbers: Vec<u64> = asks.split(' ').skip(4).map(|number| number.parse().expect("a number")).collect();
+        let numbers: Vec<u64> = asks.split(' ').skip(12).map(|number| number.parse().expect("a number")).collect();
         let start = self.dice.below(61);
         let mut left = start;
         let mut granted = Vec::new();
@@ -153,7 +153,7 @@ impl Storm<'_> {
             left -= count * run[0];
             granted.push(count);
         }
-        let mut reply = vec![left * 60_000, (60 - left) * 1000];
+        let mut reply = vec![left * 60_000, (60 - left) * 1000, 0, 0, 0, 0, 0];
         reply.extend(granted);
         (format!("{{\"{}\":{reply:?}}}", call.command()), start - left)
     }

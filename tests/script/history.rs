@@ -1,13 +1,13 @@
-//! Random histories of one bucket, out of one seed and drawn to where arithmetic breaks: the next token, the full
-//! bucket, the expiry, 2^53.
+//! Random histories of one bucket and its callers, out of one seed and drawn to where arithmetic breaks: the next
+//! token, the full bucket, the end of a lease, the expiry, 2^53.
 
-use super::oracle::{Answer, Bucket, EXACT, Limit, Run};
+use std::mem;
 
-const HOUR_MS: u64 = 3_600_000;
-const DAY_MS: u64 = 24 * HOUR_MS;
+use weir_sim::root::{Acquire, EXACT, Reply, Root, Run};
 
-/// No single step is longer, so that clocks stay far below 2^53.
-pub const YEAR_MS: u64 = 365 * DAY_MS;
+use super::callers::{self, Caller, Fate, Lease};
+use super::limits::{DAY_MS, HOUR_MS, Limit, Terms, YEAR_MS};
+use super::random::Random;
 
 /// No call of ours has more.
 const MOST_RUNS: u64 = 128;
@@ -15,201 +15,143 @@ const MOST_RUNS: u64 = 128;
 /// What is served at most one by one where a run asks for a huge number of requests.
 const ONE_BY_ONE: u64 = 64;
 
-/// One call, and what the oracle answers.
+/// One call that reached the bucket, and what the oracle makes of it.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub limit: Limit,
     /// Redis has no such key: this is the first call, or the key has expired.
     pub missing: bool,
+    /// Its caller has given up and called again meanwhile.
+    pub late: bool,
     pub clock: u64,
-    pub runs: Vec<Run>,
-    pub answer: Answer,
+    /// What was spent of leases since the last call, and when by the bucket's time.
+    pub spent: Vec<(u64, u64)>,
+    /// The bucket that the call finds.
+    pub before: Root,
+    pub call: Acquire,
+    pub reply: Reply,
+    pub after: Root,
+    /// The granted tokens that are spent at once.
+    pub admitted: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct History {
+    /// No caller lies, so the limit is kept.
+    pub honest: bool,
+    pub steps: Vec<Step>,
+}
+
+struct World {
+    honest: bool,
+    /// Most calls come well within the lives of leases.
+    calm: bool,
+    limit: Limit,
+    terms: Terms,
+    clock: u64,
+    /// The latest clock so far.
+    time: u64,
+    root: Root,
+    callers: Vec<Caller>,
+    past: Vec<Lease>,
+    /// Calls that are still under way, though nobody waits for them any more.
+    late: Vec<Acquire>,
+    spent: Vec<(u64, u64)>,
 }
 
 /// Up to `length` calls at one key, from a full bucket on.
-pub fn history(random: &mut Random, length: u64) -> Vec<Step> {
-    let mut limit = limit(random);
-    let mut clock = clock(random);
-    let mut bucket = Bucket::full(limit, clock);
-    let mut steps: Vec<Step> = Vec::new();
-    let limits_change = random.one_in(3);
-    for _ in 0..random.within(1, length) {
-        if limits_change && random.one_in(20) {
-            limit = changed(random, limit);
-        }
-        clock = next_clock(random, limit, bucket, clock);
-        let last = steps.last();
-        let may_be_missing = last.is_none_or(|last| last.expires() <= clock.into());
-        let missing = may_be_missing && (last.is_none() || random.one_in(2));
-        if missing {
-            if last.is_some_and(|last| last.limit == limit) {
-                let kept = bucket.refilled(limit, clock).level;
-                assert_eq!(kept, limit.capacity(), "a key expired before it was full");
-            }
-            bucket = Bucket::full(limit, clock);
-        }
-        let runs = runs(random, limit, bucket);
-        let answer = bucket.serve(limit, clock, &runs);
-        steps.push(Step { limit, missing, clock, runs, answer });
-    }
-    steps
-}
-
-impl Step {
-    /// The moment at which Redis drops what this call has written.
-    fn expires(&self) -> u128 {
-        u128::from(self.clock) + self.answer.expiry_ms
-    }
-
-    /// The units that this call was granted.
-    pub fn granted(&self) -> u128 {
-        let granted = self.runs.iter().zip(&self.answer.granted);
-        granted.map(|(run, &count)| self.limit.units(run.cost) * u128::from(count)).sum()
-    }
-}
-
-/// What the histories met, so that a generator that has become tame fails the test.
-#[derive(Debug, Default)]
-pub struct Met {
-    steps: usize,
-    granted: usize,
-    calls_that_refuse: usize,
-    runs_cut: usize,
-    levels_over_2_52: usize,
-    levels_just_under_2_53: usize,
-    clocks_back: usize,
-    limits_changed: usize,
-    keys_missing: usize,
-}
-
-impl Met {
-    pub fn note(&mut self, steps: &[Step]) {
-        self.steps += steps.len();
-        for step in steps {
-            let counts = || step.answer.granted.iter().zip(&step.runs);
-            self.granted += counts().filter(|(granted, _)| **granted > 0).count();
-            self.calls_that_refuse += usize::from(counts().any(|(&granted, run)| granted < run.count));
-            self.runs_cut += counts().filter(|&(&granted, run)| 0 < granted && granted < run.count).count();
-            self.levels_over_2_52 += usize::from(step.answer.level > EXACT / 2);
-            self.levels_just_under_2_53 += usize::from(step.answer.level > EXACT - EXACT / 1000);
-            self.keys_missing += usize::from(step.missing);
-        }
-        for pair in steps.windows(2) {
-            self.clocks_back += usize::from(pair[1].clock < pair[0].clock);
-            self.limits_changed += usize::from(pair[1].limit != pair[0].limit);
-        }
-    }
-
-    pub fn assert_wild(&self) {
-        println!("{self:?}");
-        let rows = [
-            (self.steps, 100_000),
-            (self.granted, 50_000),
-            (self.calls_that_refuse, 30_000),
-            (self.runs_cut, 10_000),
-            (self.levels_over_2_52, 2_000),
-            (self.levels_just_under_2_53, 500),
-            (self.clocks_back, 5_000),
-            (self.limits_changed, 500),
-            (self.keys_missing, 3_000),
-        ];
-        for (found, wanted) in rows {
-            assert!(found >= wanted, "{found} is less than {wanted} in {self:?}");
-        }
-    }
-}
-
-/// Splitmix64.
-pub struct Random(u64);
-
-impl Random {
-    /// One of many that have nothing in common.
-    pub fn new(seed: u64, number: u64) -> Random {
-        Random(Random(seed).next() ^ number)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// 0 to `end`, without `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    /// `first` to `last`.
-    pub fn within(&mut self, first: u64, last: u64) -> u64 {
-        first + self.below(last - first + 1)
-    }
-
-    pub fn one_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    /// 1 to `last`, each order of magnitude as likely as the others.
-    pub fn of_any_size(&mut self, last: u64) -> u64 {
-        let bits = self.within(1, u64::from(last.ilog2()) + 1);
-        self.within(1, last.min((1 << bits) - 1))
-    }
-
-    /// `middle` or one beside it, and no more than a year.
-    fn around(&mut self, middle: u128) -> i64 {
-        let middle = middle.min(u128::from(YEAR_MS)) as i64;
-        middle + self.below(3) as i64 - 1
-    }
-}
-
-pub fn limit(random: &mut Random) -> Limit {
-    let below_exact = (EXACT - 1) as u64;
-    let second_to_month = [1000, 60_000, HOUR_MS, DAY_MS, 31 * DAY_MS];
-    let period_ms = second_to_month[random.below(5) as usize];
-    match random.below(5) {
-        0 => Limit { requests: random.within(1, 3), period_ms: 1000, burst: random.within(1, 3) },
-        1 => {
-            let requests = random.within(1, 10_000);
-            let burst = random.within(1, 2 * requests);
-            Limit { requests, period_ms, burst }
-        }
-        // Whole seconds are what a policy allows; the script has to be exact for every period.
-        2 | 3 => {
-            let any_period = random.of_any_size(31 * DAY_MS);
-            let period_ms = if random.one_in(2) { any_period } else { period_ms };
-            let burst = below_exact / period_ms;
-            Limit { requests: requests(random, burst), period_ms, burst: burst - random.below(3.min(burst)) }
-        }
-        _ => {
-            let period_ms = random.of_any_size(31 * DAY_MS);
-            let burst = random.of_any_size(below_exact / period_ms);
-            Limit { requests: requests(random, burst), period_ms, burst }
-        }
-    }
-}
-
-/// Another limit with the same period, which is the unit of what is stored.
-fn changed(random: &mut Random, limit: Limit) -> Limit {
-    let most = (EXACT - 1) as u64 / limit.period_ms;
-    let burst = match random.below(4) {
-        0 => limit.burst,
-        1 => random.within(1, limit.burst),
-        2 => limit.burst.saturating_mul(2).min(most),
-        _ => random.of_any_size(most),
+pub fn history(random: &mut Random, length: u64) -> History {
+    let limit = Limit::random(random);
+    let mut world = World {
+        honest: !random.one_in(3),
+        calm: random.one_in(3),
+        limit,
+        terms: Terms::random(random, limit),
+        clock: clock(random),
+        time: 0,
+        root: Root::default(),
+        callers: vec![Caller::default(); random.within(1, 4) as usize],
+        past: Vec::new(),
+        late: Vec::new(),
+        spent: Vec::new(),
     };
-    let requests = if random.one_in(2) { limit.requests } else { requests(random, burst) };
-    Limit { requests, burst, ..limit }
+    let changes = random.one_in(3);
+    let mut steps = Vec::new();
+    let length = random.within(1, length);
+    while (steps.len() as u64) < length {
+        if changes && random.one_in(20) {
+            world.limit = world.limit.changed(random);
+            world.terms = Terms::random(random, world.limit);
+            world.late.clear();
+        }
+        steps.extend(world.step(random));
+    }
+    History { honest: world.honest, steps }
 }
 
-fn requests(random: &mut Random, burst: u64) -> u64 {
-    let below_exact = (EXACT - 1) as u64;
-    match random.below(5) {
-        0 => random.within(1, 3),
-        1 => burst,
-        2 => burst.saturating_mul(random.within(1, 5)).min(below_exact),
-        3 => below_exact - random.below(3),
-        _ => random.of_any_size(below_exact),
+impl World {
+    fn step(&mut self, random: &mut Random) -> Option<Step> {
+        let (caller, fate) = (random.below(self.callers.len() as u64) as usize, Fate::random(random));
+        if matches!(fate, Fate::Lost | Fate::Late) {
+            let call = self.call(random, caller);
+            self.late.extend((fate == Fate::Late).then_some(call));
+            self.callers[caller].forget();
+            return None;
+        }
+        self.clock = if self.calm && !random.one_in(8) {
+            self.clock + random.below(self.terms.life_ms / 3 + 1)
+        } else {
+            next_clock(random, self.limit, self.terms, &self.root, self.clock)
+        };
+        // While the bucket's clock is behind what it has been, its time stands still; that of callers does, too.
+        let time = self.time.max(self.clock);
+        self.spent.extend(self.callers.iter_mut().flat_map(|caller| caller.spend(random, self.time, time)));
+        self.spent.sort_unstable();
+        self.time = time;
+        let missing = match self.root.expires_at {
+            None => true,
+            Some(expires_at) => self.clock > expires_at && random.one_in(2),
+        };
+        if missing {
+            self.root = Root::default();
+        } else if self.root.expires_at < Some(self.clock) {
+            // Redis may keep a key a little longer.
+            self.root.expires_at = Some(u64::MAX);
+        }
+        let late = !self.late.is_empty() && random.one_in(4);
+        let call = if late { self.late.remove(0) } else { self.call(random, caller) };
+        let before = self.root.clone();
+        let reply = self.root.acquire(self.clock, &call);
+        let caller = &mut self.callers[caller];
+        let admitted = match fate {
+            _ if late => 0,
+            Fate::Answered => caller.accept(&call, &reply),
+            _ => caller.forget(),
+        };
+        let (spent, after) = (mem::take(&mut self.spent), self.root.clone());
+        let (limit, clock) = (self.limit, self.clock);
+        Some(Step { limit, missing, late, clock, spent, before, call, reply, after, admitted })
+    }
+
+    fn call(&mut self, random: &mut Random, caller: usize) -> Acquire {
+        let mut lease = self.callers[caller].report(random);
+        if !self.honest && random.one_in(3) {
+            lease = callers::lie(random, lease, &self.past);
+        }
+        self.past.push(lease);
+        let Lease { end, size, tokens: carry } = lease;
+        let want = want(random, self.limit, carry);
+        // Who waits gets less room for a lease, so half of the calls ask for nothing else.
+        let asks_ahead = want > 0 && random.one_in(2);
+        let runs = if asks_ahead { Vec::new() } else { runs(random, self.limit, &self.root) };
+        let hold = random.one_in(5);
+        let debt = match random.below(100) {
+            0..3 => random.within(1, 5).min(self.limit.burst),
+            3 => random.of_any_size(self.limit.burst),
+            4 if !self.honest => (EXACT - 1) as u64 / self.limit.period_ms,
+            _ => 0,
+        };
+        Acquire { want, end, size, carry, hold, debt, runs, ..self.limit.call(self.terms) }
     }
 }
 
@@ -219,32 +161,55 @@ pub fn clock(random: &mut Random) -> u64 {
 }
 
 /// The clock at the next call.
-fn next_clock(random: &mut Random, limit: Limit, bucket: Bucket, clock: u64) -> u64 {
-    let to_full = limit.wait(limit.capacity().saturating_sub(bucket.level));
-    let passed = match random.below(12) {
-        0..3 => 0,
-        3 => 1,
-        4..6 => {
-            let wanted = limit.units(cost(random, limit, bucket));
-            let to_fit = limit.wait(wanted.saturating_sub(bucket.level));
-            random.around(to_fit)
+fn next_clock(random: &mut Random, limit: Limit, terms: Terms, root: &Root, clock: u64) -> u64 {
+    let call = limit.exact();
+    let wait = |units: i128| u128::from(call.wait((units - root.level).max(0)));
+    let to_full = wait(call.capacity());
+    let around = |random: &mut Random, middle: u128| random.around(middle, YEAR_MS);
+    let passed = match random.below(18) {
+        0..5 => 0,
+        5 => 1,
+        6..8 => {
+            let to_fit = wait(limit.exact().units(cost(random, limit, root)));
+            around(random, to_fit)
         }
-        6 => random.around(to_full),
-        7 => random.around(to_full + 1000),
-        8 => random.below(60_000) as i64,
-        9 => random.below(2 * DAY_MS) as i64,
-        10 => -(random.of_any_size(HOUR_MS) as i64),
+        8 => around(random, to_full),
+        9 => around(random, u128::from(root.expires_at.unwrap_or(0).saturating_sub(clock))),
+        10 => random.below(60_000) as i64,
+        11 => random.below(2 * DAY_MS) as i64,
+        12 => -(random.of_any_size(HOUR_MS) as i64),
         // Where the clock went back before: to around the latest moment that the bucket knows.
-        _ => random.around(u128::from(bucket.time.saturating_sub(clock))),
+        13 => around(random, u128::from(root.time.saturating_sub(clock))),
+        14 => around(random, u128::from(terms.life_ms)),
+        15 => random.below(terms.life_ms) as i64,
+        _ => match root.slots.len() as u64 {
+            0 => random.below(1000) as i64,
+            slots => {
+                let slot = root.slots[random.below(slots) as usize];
+                around(random, u128::from(slot.end.saturating_sub(clock)))
+            }
+        },
     };
     clock.saturating_add_signed(passed)
 }
 
-fn runs(random: &mut Random, limit: Limit, bucket: Bucket) -> Vec<Run> {
+/// Nothing, a little, what the caller has, the burst, or far too much.
+fn want(random: &mut Random, limit: Limit, carry: u64) -> u64 {
+    match random.below(10) {
+        0 | 1 => 0,
+        2 | 3 => random.within(1, 10),
+        4 => (carry + random.below(3)).saturating_sub(1),
+        5 => random.of_any_size((1 << 53) - 1),
+        6 => limit.burst,
+        _ => random.of_any_size(limit.burst),
+    }
+}
+
+fn runs(random: &mut Random, limit: Limit, root: &Root) -> Vec<Run> {
     let usual = [0, 1, 1, 1, 2, 2, 3, 5][random.below(8) as usize];
     let length = if random.one_in(100) { MOST_RUNS } else { usual };
     let run = |_| {
-        let cost = cost(random, limit, bucket);
+        let cost = cost(random, limit, root);
         let count = match random.below(6) {
             0 => random.below(3),
             1 | 2 => 1,
@@ -259,8 +224,8 @@ fn runs(random: &mut Random, limit: Limit, bucket: Bucket) -> Vec<Run> {
 }
 
 /// 1 to the burst.
-fn cost(random: &mut Random, limit: Limit, bucket: Bucket) -> u64 {
-    let held = (bucket.level / u128::from(limit.period_ms)) as u64;
+fn cost(random: &mut Random, limit: Limit, root: &Root) -> u64 {
+    let held = root.level.max(0) as u64 / limit.period_ms;
     let cost = match random.below(8) {
         0 => 1,
         1 => random.within(1, 10),

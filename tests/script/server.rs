@@ -2,9 +2,8 @@
 
 use redis::{Cmd, Connection, cmd};
 use weir::limiter::script;
+use weir_sim::root::Acquire;
 use weir_stack::{RedisOptions, Scratch};
-
-use super::oracle::{Limit, Run};
 
 /// What is added to each expiry under a set clock, so that the real clock expires nothing meanwhile.
 pub const KEPT_MS: u64 = 3_600_000;
@@ -70,19 +69,15 @@ impl Script {
         Script(loaded.expect("Redis takes the script"))
     }
 
-    pub fn call(&self, key: &str, limit: Limit, runs: &[Run]) -> Cmd {
+    pub fn call(&self, key: &str, call: &Acquire) -> Cmd {
         let mut command = cmd("EVALSHA");
-        command.arg(&self.0).arg(1).arg(key);
-        command.arg(limit.requests).arg(limit.period_ms).arg(limit.burst);
-        for run in runs {
-            command.arg(run.cost).arg(run.count);
-        }
+        command.arg(&self.0).arg(1).arg(key).arg(call.to_args());
         command
     }
 
     /// For [`Script::clocked`]: the two numbers that TIME answers come last.
-    pub fn call_at(&self, clock_us: u64, key: &str, limit: Limit, runs: &[Run]) -> Cmd {
-        let mut command = self.call(key, limit, runs);
+    pub fn call_at(&self, clock_us: u64, key: &str, call: &Acquire) -> Cmd {
+        let mut command = self.call(key, call);
         command.arg(clock_us / 1_000_000).arg(clock_us % 1_000_000);
         command
     }

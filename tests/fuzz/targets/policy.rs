@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use libfuzzer_sys::fuzz_target;
 use weir::clock::{Ms, Now};
-use weir::flow::{CallOwner, Decision, Flow, Step, decide};
+use weir::flow::{Arrival, CallOwner, Decision, Flow, Step, decide};
 use weir::limiter::HttpEnd;
 use weir::plan::Plan;
 use weir::policy::{Policy, Problem, Tree};
@@ -90,7 +90,7 @@ fn replace(tree: &mut Tree, text: &str, by: &str) {
 fn decisions(policy: Policy) {
     let store = Shared::default();
     let plan = Rc::new(Plan::new(1, policy, &store, (1, 2)));
-    let mut flow = Flow::new(CallOwner::Root, 3, Box::new(store));
+    let mut flow = Flow::new(CallOwner::Root, 3, Box::new(store), 0);
     let mut now = Now { mono: Ms(1_700_000_000_000), unix: Ms(1_700_000_000_000) };
     let authorizations: [&[u8]; 3] = [b"Bearer a", b"Basic YTpi", b""];
     let paths: [&[u8]; 5] = [b"/", b"/v1/reports/7/export?a", b"/healthz", b"*", b"no path"];
@@ -105,20 +105,26 @@ fn decisions(policy: Policy) {
                     ("x-api-key", b"key"),
                     ("x-user-id", b"\xff"),
                 ]);
-                let Decision::Ask(ask) = decide(&plan.policy, &request) else { continue };
-                assert!((1..=ask.limit.burst()).contains(&ask.cost), "{ask:?}");
-                assert!(ask.own.is_none_or(|own| ask.cost <= own.burst()), "{ask:?}");
-                asked += 1;
-                let (arrival, steps) = flow.arrive(&plan, ask, (), now);
-                decided += usize::from(matches!(arrival, weir::flow::Arrival::Decided(_)));
-                let mut steps = steps;
-                if steps.iter().any(|step| matches!(step, Step::Wake)) {
-                    steps.extend(flow.woken(now));
+                let Decision::Ask(asks) = decide(&plan.policy, &request) else { continue };
+                assert!((1..=plan.policy.rules.len()).contains(&asks.len()), "{asks:?}");
+                assert!(asks.is_sorted_by_key(|ask| ask.rule), "{asks:?}");
+                for ask in &asks {
+                    assert!((1..=ask.limit.burst()).contains(&ask.cost), "{ask:?}");
+                    assert!(ask.own.is_none_or(|own| ask.cost <= own.burst()), "{ask:?}");
+                    let rule = &plan.policy.rules[ask.rule];
+                    assert_eq!((ask.shadow, ask.on_error), (rule.shadow, rule.on_error));
                 }
-                for step in steps {
-                    if let Step::Call(call) = step {
-                        let ended = flow.ended(call.id, HttpEnd::NoAnswer, now);
-                        finished += ended.iter().filter(|step| matches!(step, Step::Finish(..))).count();
+                asked += 1;
+                let (arrival, mut steps) = flow.arrive(&plan, asks, (), now);
+                decided += usize::from(matches!(arrival, Arrival::Decided(_)));
+                while let Some(step) = steps.pop() {
+                    match step {
+                        Step::Wake => steps.extend(flow.woken(now)),
+                        Step::Call(call) => steps.extend(flow.ended(call.id, HttpEnd::NoAnswer, now)),
+                        Step::Finish(..) => finished += 1,
+                        Step::Shadow(_, rule) => assert!(plan.policy.rules[rule].shadow),
+                        Step::WakeOthers(_) => panic!("there are no others"),
+                        Step::Degraded(..) => {}
                     }
                 }
                 now.mono = now.mono + Ms(7);
@@ -126,5 +132,15 @@ fn decisions(policy: Policy) {
         }
     }
     assert_eq!(asked, decided + finished);
+    // Whatever was to be settled or given back is tried, and comes to nothing.
+    for seconds in [60_u64, 120, 4_000, 8_000] {
+        let later = Now { mono: now.mono + Ms(seconds * 1000), unix: now.unix };
+        let mut steps = flow.tick(later);
+        while let Some(step) = steps.pop() {
+            if let Step::Call(call) = step {
+                steps.extend(flow.ended(call.id, HttpEnd::NoAnswer, later));
+            }
+        }
+    }
     assert!(flow.is_idle());
 }

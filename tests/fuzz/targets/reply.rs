@@ -1,13 +1,13 @@
-//! Bytes as the reply of a limiter: it never grants more than was asked, or more than a bucket holds.
+//! Bytes as the reply of a limiter: it never grants or lends more than was asked, or more than a bucket holds.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir::bucket::{Run, Share};
+use weir::bucket::{Acquire, Offer, Run, Share};
 use weir::clock::Ms;
 use weir::limiter::HttpEnd;
 use weir::limiter::webdis::{By, Reply, decode};
-use weir::policy::Limit;
+use weir::policy::{Limit, Terms};
 use weir_fuzz::Pieces;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -20,33 +20,62 @@ fuzz_target!(|bytes: &[u8]| {
     let runs: Vec<Run> = (0..pieces.byte() % 5)
         .map(|_| Run { cost: (pieces.number() % burst).max(1), count: u64::from(pieces.byte() % 16).max(1) })
         .collect();
-    let capacity = u128::from(burst) * u128::from(limit.period().0);
+    let hold = shape & 16 == 16;
+    // Nothing, or a lease that is offered and a wish.
+    let offer = match shape & 32 == 32 {
+        true => Offer {
+            want: pieces.number(),
+            end: pieces.number(),
+            size: pieces.number(),
+            carry: pieces.number(),
+            debt: pieces.number(),
+        },
+        false => Offer::default(),
+    };
+    let asked = Acquire { limit, terms: Terms::default(), offer, hold, runs };
+    let runs = &asked.runs;
+    let capacity = i128::from(burst) * i128::from(limit.period().0);
     let body = match shape & 8 == 0 {
         true => pieces.0.to_vec(),
         // A reply whose reset fits its level, which is hard to guess.
         false => {
-            let level = pieces.number();
-            let reset = capacity.saturating_sub(u128::from(level)).div_ceil(u128::from(requests));
+            let level = pieces.number().cast_signed();
+            let reset = u128::try_from(capacity - i128::from(level)).unwrap_or_default().div_ceil(requests.into());
+            let lease: String = match shape & 64 == 64 {
+                true => (0..5).map(|_| format!(",{}", pieces.number())).collect(),
+                false => ",0,0,0,0,0".to_owned(),
+            };
             let granted: String = runs.iter().map(|_| format!(",{}", pieces.byte() % 18)).collect();
             let command = if by == By::Sha { "EVALSHA" } else { "EVAL" };
-            format!(r#"{{"{command}":[{level},{reset}{granted}]}}"#).into_bytes()
+            format!(r#"{{"{command}":[{level},{reset}{lease}{granted}]}}"#).into_bytes()
         }
     };
     for end in [HttpEnd::Oversized, HttpEnd::NoAnswer] {
-        assert!(matches!(decode(end, by, limit, &runs), Reply::Failure(_)));
+        assert!(matches!(decode(end, by, &asked), Reply::Failure(_)));
     }
-    let Reply::Grants(grants) = decode(HttpEnd::Answer { status, body: &body }, by, limit, &runs) else { return };
+    let Reply::Acquired(acquired) = decode(HttpEnd::Answer { status, body: &body }, by, &asked) else { return };
     assert_eq!(status, 200);
-    assert_eq!(grants.granted.len(), runs.len());
-    let mut taken = u128::from(grants.level);
-    for (run, granted) in runs.iter().zip(&grants.granted) {
-        assert!(*granted <= run.count, "more than was asked: {grants:?} {runs:?}");
-        taken += u128::from(*granted) * u128::from(run.cost) * u128::from(limit.period().0);
+    assert_eq!(acquired.granted.len(), runs.len());
+    let (lent, token) = (acquired.lent, i128::from(limit.period().0));
+    let mut granted = 0;
+    for (run, count) in runs.iter().zip(&acquired.granted) {
+        assert!(*count <= run.count, "more than was asked: {acquired:?} {asked:?}");
+        granted += u128::from(*count) * u128::from(run.cost);
     }
-    assert!(taken <= capacity, "more than the bucket holds: {grants:?} {runs:?} {limit:?}");
-    let shares = grants.shares(limit, &runs);
+    let taken = i128::try_from(granted).expect("tokens") + i128::from(lent.extra);
+    assert!(
+        i128::from(acquired.level) + taken * token <= capacity,
+        "more than the bucket holds: {acquired:?} {asked:?}"
+    );
+    assert!(taken == 0 || acquired.level >= 0, "of a bucket that has less than nothing: {acquired:?} {asked:?}");
+    assert!(lent.kept <= offer.carry.min(offer.want), "more is carried on than was offered: {acquired:?} {asked:?}");
+    assert!(lent.kept + lent.extra <= offer.want.max(lent.kept), "more than was wanted: {acquired:?} {asked:?}");
+    assert_eq!(u128::from(lent.held), if hold { granted } else { 0 });
+    assert_eq!(lent.size(), lent.kept + lent.extra + lent.held);
+    assert!(lent.size() == 0 || lent.end > 0 && lent.valid > Ms(0), "a lease without an end: {acquired:?}");
+    let shares = acquired.shares(limit, runs);
     let mut each = shares.iter();
-    for (run, granted) in runs.iter().zip(&grants.granted) {
+    for (run, granted) in runs.iter().zip(&acquired.granted) {
         for place in 0..run.count {
             let (is_granted, standing) = match each.next().expect("a share for each") {
                 Share::Granted(standing) => (true, standing),

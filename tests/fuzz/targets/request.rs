@@ -118,7 +118,7 @@ fn respell(normal: &str, how: &[u8]) -> Vec<u8> {
 
 /// Tenants are safe in keys, and a secret value is hashed.
 fn whose(request: &Sent, key: &[u8], ruling: &Ruling) {
-    let identity = identify(&POLICY.rule, request);
+    let identity = identify(&POLICY.rules[0], request);
     let Identity::Tenant(tenant) = identity else {
         panic!("the policy names everybody: {identity:?}");
     };
@@ -128,7 +128,8 @@ fn whose(request: &Sent, key: &[u8], ruling: &Ruling) {
     if !key.is_empty() {
         assert!(label == "key" && value.len() == 33 && value.starts_with('~'), "{label}.{value}");
     }
-    if let Ruling::Ask(ask) = ruling {
+    if let Ruling::Ask(asks) = ruling {
+        let [ask] = asks.as_slice() else { panic!("the policy has one rule: {asks:?}") };
         assert!(ask.key.starts_with(&format!("shop_2:{{{label}.{value}}}:per-key:")), "{}", ask.key);
         assert!((1..=ask.limit.burst()).contains(&ask.cost), "{ask:?}");
     }

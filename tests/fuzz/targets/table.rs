@@ -11,7 +11,8 @@ use weir::clock::Ms;
 use weir::policy::BreakerLimits;
 use weir::pool::Store;
 use weir::pool::breaker::{Breaker, Passage};
-use weir::pool::table::{Entry, Fingerprint, Table};
+use weir::pool::lease::Lease;
+use weir::pool::table::{ENTRY_BYTES, Entry, Fingerprint, SET_BYTES, Table};
 use weir_fuzz::{Pieces, Shared};
 
 const LIMITS: BreakerLimits = BreakerLimits { failures: 2, within: Ms(1000), probe_every: Ms(200) };
@@ -20,7 +21,7 @@ const LIMITS: BreakerLimits = BreakerLimits { failures: 2, within: Ms(1000), pro
 const STEPS: usize = 130;
 
 /// What an entry says, in another type.
-type Said = (u32, Option<Level>, Option<Level>, Ms);
+type Said = (u32, Option<Level>, Option<Level>, Ms, Lease);
 
 fuzz_target!(|bytes: &[u8]| {
     let mut pieces = Pieces(bytes);
@@ -43,15 +44,21 @@ fuzz_target!(|bytes: &[u8]| {
         match what {
             0 | 1 => {
                 let known = |pieces: &mut Pieces| (pieces.byte() % 2 == 1).then(|| level(pieces));
-                let new = (key.into(), known(&mut pieces), known(&mut pieces), Ms(pieces.number()));
+                let (known, own) = (known(&mut pieces), known(&mut pieces));
+                let means_until = Ms(short(&mut pieces));
+                let lease = if what == 1 { lease(&mut pieces) } else { Lease::default() };
+                let new = (key.into(), known, own, means_until, lease);
                 let before = store.values.borrow().clone();
                 let changed = table.change(&store, of, now, |entry| {
                     assert!(
                         *entry == Entry::default() || written.get(&key).is_some_and(|all| all.contains(&said(entry)))
                     );
-                    (entry.epoch, entry.known, entry.own, entry.means_until) = new;
+                    (entry.epoch, entry.known, entry.own, entry.means_until, entry.lease) = new;
                 });
-                if changed.is_some() {
+                let is_nothing = said(&Entry::default()) == new;
+                if changed.is_some() && is_nothing && table.read(&store, of).is_none() {
+                    assert_eq!(*store.values.borrow(), before, "nothing is written of what means nothing");
+                } else if changed.is_some() {
                     written.entry(key).or_default().push(new);
                     assert_eq!(table.read(&store, of).as_ref().map(said), Some(new));
                 } else {
@@ -96,23 +103,58 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(written.get(&key).is_some_and(|all| all.contains(&said(&entry))), "{entry:?}");
         }
     }
-    for name in all.keys().filter(|name| !store.is_whole(name)) {
-        // No key is found in it, not even one whose set has another name.
+    for (name, (value, _)) in all.iter().filter(|(name, _)| !store.is_whole(name)) {
+        // Of a set that is torn, an entry is found only where it stands as it was once written.
         let torn = Shared::default();
-        torn.corrupt(name, &all[name].0);
-        for of in &keys {
-            assert_eq!(table.read(&torn, *of), None, "{name}");
-        }
+        torn.corrupt(name, value);
+        let found = keys.iter().filter(|of| table.read(&torn, **of).is_some()).count();
+        let whole = slots(value).filter(|slot| slot.iter().any(|byte| *byte != 0) && was_written(&store, slot)).count();
+        assert!(found <= whole, "{name}: {found} of {whole}");
     }
 });
 
+/// The slots of a set; none of what is no set.
+fn slots(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_set = value.len() == SET_BYTES && value.starts_with(b"weirset2");
+    if is_set { &value[8..] } else { &[] }.chunks(ENTRY_BYTES)
+}
+
+/// Whether a slot was once written, whole, in whichever set and place.
+fn was_written(store: &Shared, slot: &[u8]) -> bool {
+    store.whole.borrow().iter().any(|(_, value)| slots(value).any(|whole| whole == slot))
+}
+
 fn said(entry: &Entry) -> Said {
-    (entry.epoch, entry.known, entry.own, entry.means_until)
+    (entry.epoch, entry.known, entry.own, entry.means_until, entry.lease)
+}
+
+/// A number as a slot keeps it, in six bytes.
+fn short(pieces: &mut Pieces) -> u64 {
+    pieces.number() % (1 << 48)
+}
+
+fn lease(pieces: &mut Pieces) -> Lease {
+    Lease {
+        tokens: short(pieces),
+        size: short(pieces),
+        end: short(pieces),
+        expires: Ms(short(pieces)),
+        call_ends: Ms(short(pieces)),
+        turn: pieces.byte().into(),
+        waiting: pieces.byte().into(),
+        spent: short(pieces),
+        since: Ms(short(pieces)),
+        rate: short(pieces),
+        wanted: short(pieces),
+        quiet_until: Ms(short(pieces)),
+        quiet_cost: short(pieces),
+        denied: pieces.byte() % 2 == 1,
+    }
 }
 
 /// Clocks of hosts start long after 0, which is the mark of no level.
 fn level(pieces: &mut Pieces) -> Level {
-    Level { units: pieces.number(), at: Ms(pieces.number().max(1)) }
+    Level { units: pieces.number().cast_signed(), at: Ms(short(pieces).max(1)) }
 }
 
 /// Does to a value, or to a name that has none, what a torn write or another filter would.

@@ -22,12 +22,15 @@ pub struct RedisOptions<'a> {
     pub namespace: &'a str,
     /// Whether writes are kept over [`Redis::kill`] and [`Redis::restart`].
     pub appendonly: bool,
+    /// With `appendonly`: each write is on disk before it is answered. Otherwise a write of the last second or two may
+    /// be lost.
+    pub fsync_always: bool,
 }
 
 impl Default for RedisOptions<'_> {
     /// Namespace `rl`, nothing kept.
     fn default() -> Self {
-        RedisOptions { namespace: "rl", appendonly: false }
+        RedisOptions { namespace: "rl", appendonly: false, fsync_always: false }
     }
 }
 
@@ -62,8 +65,10 @@ impl Redis {
         scratch::write(&users_file, &users)?;
         let config = dir.join("redis.conf");
         let appendonly = if options.appendonly { "yes" } else { "no" };
+        let fsync = if options.fsync_always { "always" } else { "everysec" };
         let text = format!(
-            "bind 127.0.0.1\nport {port}\ndir {dir}\naclfile {users}\nsave \"\"\nappendonly {appendonly}\ndaemonize no\n",
+            "bind 127.0.0.1\nport {port}\ndir {dir}\naclfile {users}\nsave \"\"\nappendonly {appendonly}\nappendfsync {fsync}\n\
+             daemonize no\n",
             dir = dir.display(),
             users = users_file.display(),
         );

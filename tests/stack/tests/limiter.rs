@@ -115,7 +115,7 @@ fn a_killed_redis_answers_503_and_comes_back_empty() {
 
 #[test]
 fn a_redis_that_appends_keeps_its_keys() {
-    let options = RedisOptions { namespace: "eu-1", appendonly: true };
+    let options = RedisOptions { namespace: "eu-1", appendonly: true, ..RedisOptions::default() };
     let mut limiter = limiter(options, WebdisOptions::default());
     limiter.post(&eval("return redis.call('SET', KEYS[1], 1)", "eu-1:x"));
     limiter.redis.restart().unwrap();

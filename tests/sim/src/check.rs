@@ -1,0 +1,186 @@
+//! What must hold: the promise of leases.md in the one form that covers every interval, and what proxies may hold.
+
+/// A limit: tokens are `period_ms` units, and each millisecond adds `requests` units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limit {
+    pub requests: u64,
+    pub period_ms: u64,
+    pub burst: u64,
+}
+
+impl Limit {
+    pub fn units(self, tokens: u64) -> i128 {
+        i128::from(tokens) * i128::from(self.period_ms)
+    }
+
+    pub fn capacity(self) -> i128 {
+        self.units(self.burst)
+    }
+}
+
+/// An ideal bucket that is fed with every admission at its moment. It goes below zero exactly where for some interval
+/// more was admitted than burst + rate x interval, so looking at it after each admission covers all of them.
+#[derive(Clone, Debug)]
+pub struct Promise {
+    pub limit: Limit,
+    level: i128,
+    /// The moment of the level, in ms of the root's time.
+    at: u64,
+    /// Units that what went wrong may have added: leases.md names how many for each failure. They are drawn only when
+    /// the level would go below zero, which never draws more than was admitted through the failure.
+    slack: i128,
+    /// How far below zero it has gone, slack apart.
+    pub broken: i128,
+}
+
+impl Promise {
+    pub fn new(limit: Limit, at: u64) -> Promise {
+        Promise { limit, level: limit.capacity(), at, slack: 0, broken: 0 }
+    }
+
+    /// So many tokens were admitted.
+    ///
+    /// # Errors
+    /// More than the promise allows: by how many units.
+    pub fn admit(&mut self, tokens: u64, at: u64) -> Result<(), i128> {
+        self.pass(at);
+        self.level -= self.limit.units(tokens);
+        if self.level >= 0 {
+            return Ok(());
+        }
+        let drawn = self.slack.min(-self.level);
+        self.slack -= drawn;
+        self.level += drawn;
+        if self.level >= 0 {
+            return Ok(());
+        }
+        let broken = -self.level;
+        self.broken += broken;
+        self.level = 0;
+        Err(broken)
+    }
+
+    /// Takes the tokens if they are there: as one bucket for all would.
+    pub fn take(&mut self, tokens: u64, at: u64) -> bool {
+        self.pass(at);
+        let rest = self.level - self.limit.units(tokens);
+        let fits = rest >= 0;
+        self.level = if fits { rest } else { self.level };
+        fits
+    }
+
+    pub fn pass(&mut self, at: u64) {
+        let grown = i128::from(at.saturating_sub(self.at)) * i128::from(self.limit.requests);
+        self.level = self.limit.capacity().min(self.level + grown);
+        self.at = self.at.max(at);
+    }
+
+    /// A failure may admit so many units more from now on, once.
+    pub fn forgive(&mut self, units: i128) {
+        self.slack += units.max(0);
+    }
+
+    /// Another limit holds from now on.
+    pub fn change(&mut self, limit: Limit, at: u64) {
+        self.pass(at);
+        self.limit = limit;
+        self.pass(at);
+    }
+
+    /// How much is missing to full, in units.
+    pub fn missing(&self) -> i128 {
+        self.limit.capacity() - self.level
+    }
+
+    /// For the hash of a state.
+    pub fn state(&self) -> (i128, u64, i128) {
+        (self.level, self.at, self.slack)
+    }
+}
+
+/// What a proxy may hold of one bucket: an upper bound, from the replies that it was given and the requests that it has
+/// passed by itself.
+#[derive(Clone, Debug, Default, Hash)]
+pub struct Holding {
+    /// Ends of leases by the root's clock, and what is unspent of each.
+    lots: Vec<(u64, u64)>,
+}
+
+impl Holding {
+    /// A request has passed without the root.
+    ///
+    /// # Errors
+    /// No live lease holds so many tokens: how many are missing.
+    pub fn spend(&mut self, tokens: u64, root_now: u64) -> Result<(), u64> {
+        let mut missing = tokens;
+        self.lots.retain(|(end, _)| *end > root_now);
+        self.lots.sort_unstable();
+        for (_, unspent) in &mut self.lots {
+            let taken = missing.min(*unspent);
+            *unspent -= taken;
+            missing -= taken;
+        }
+        if missing == 0 { Ok(()) } else { Err(missing) }
+    }
+
+    /// The call that reported the lease `end` has brought another one. What was spent of the old one while it was out is
+    /// gone from the new one.
+    pub fn replace(&mut self, end: u64, carry: u64, new_end: u64, kept: u64, extra: u64) {
+        let spent = carry - self.take(end, carry);
+        let tokens = kept.saturating_sub(spent) + extra;
+        if tokens == 0 {
+            return;
+        }
+        // Leases of one slot have one end.
+        match self.lots.iter_mut().find(|(end, _)| *end == new_end) {
+            Some((_, unspent)) => *unspent += tokens,
+            None => self.lots.push((new_end, tokens)),
+        }
+    }
+
+    /// The proxy reports what it has: of this lease so much, and of others nothing.
+    pub fn report(&mut self, end: u64, carry: u64) {
+        self.lots.retain(|(other, _)| *other == end);
+        self.lots.iter_mut().for_each(|(_, unspent)| *unspent = carry.min(*unspent));
+        self.lots.retain(|(_, unspent)| *unspent > 0);
+    }
+
+    /// The call that reported this lease has never begun.
+    pub fn restore(&mut self, end: u64, tokens: u64) {
+        self.replace(0, 0, end, 0, tokens);
+    }
+
+    /// Nobody will hear of the call that reported this lease: it is dropped.
+    pub fn drop(&mut self, end: u64, carry: u64) {
+        self.take(end, carry);
+    }
+
+    fn take(&mut self, end: u64, carry: u64) -> u64 {
+        let Some(at) = self.lots.iter().position(|(other, _)| *other == end) else {
+            return 0;
+        };
+        let unspent = self.lots[at].1.min(carry);
+        self.lots[at].1 -= unspent;
+        if self.lots[at].1 == 0 {
+            self.lots.swap_remove(at);
+        }
+        unspent
+    }
+
+    pub fn clear(&mut self) {
+        self.lots.clear();
+    }
+
+    /// Unspent tokens of the leases that are alive.
+    pub fn unspent(&self, root_now: u64) -> u64 {
+        self.lots.iter().filter(|(end, _)| *end > root_now).map(|(_, unspent)| unspent).sum()
+    }
+}
+
+/// What broke, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// True time, in microseconds.
+    pub at: u64,
+    pub what: String,
+}

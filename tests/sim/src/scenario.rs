@@ -1,0 +1,253 @@
+//! A scenario: everything that a run needs, drawn from a seed, and written out so that it can be cut down.
+
+use std::collections::BTreeSet;
+
+use weir::policy::Policy;
+
+use crate::chance::Chance;
+use crate::check::Limit;
+use crate::faults::{self, Fault};
+
+/// Where a rule's tokens are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Exact,
+    Lease { life_s: u64 },
+}
+
+/// A run in full.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub seed: u64,
+    pub mode: Mode,
+    pub proxies: u16,
+    pub workers: u16,
+    pub buckets: u32,
+    pub limits: Limits,
+    /// The costs that requests have; each is a class of the policy.
+    pub costs: Vec<u64>,
+    pub timeout_ms: u64,
+    pub table_entries: u64,
+    pub breaker_failures: u64,
+    pub network: Network,
+    /// Requests, in order of time.
+    pub arrivals: Vec<Arrival>,
+    /// What goes wrong, in order of time.
+    pub faults: Vec<Fault>,
+    /// Millionths by which clocks run wrong: the root's, then the proxies'.
+    pub drifts: Vec<i64>,
+    /// True time at which nothing new happens any more.
+    pub ends: u64,
+}
+
+/// The limits that policies of a scenario have; a reload goes from one to another.
+#[derive(Clone, Debug)]
+pub struct Limits(pub Vec<Limit>);
+
+/// A request to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// True time.
+    pub at: u64,
+    pub proxy: u16,
+    pub worker: u16,
+    pub bucket: u32,
+    pub cost: u64,
+    /// It leaves after so many microseconds if it still waits; 0: it stays.
+    pub patience: u32,
+}
+
+/// What the network does to calls: thousandths of them, decided for each by its number.
+#[derive(Clone, Debug, Default)]
+pub struct Network {
+    /// One way, in microseconds: at least and at most.
+    pub delay: (u64, u64),
+    /// So many are late, by at most `late` more.
+    pub slow: u64,
+    pub late: u64,
+    pub lost_calls: u64,
+    pub lost_replies: u64,
+    pub doubled_replies: u64,
+    /// Executed twice, which the promise assumes away but for its slack.
+    pub doubled_calls: u64,
+    pub refused: u64,
+    /// A wake-up that never comes.
+    pub lost_wakes: u64,
+    /// Calls that nothing happens to, by number; filled while a failing run is cut down.
+    pub spared: BTreeSet<u32>,
+}
+
+/// What happens to one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    pub refused: bool,
+    pub to: u64,
+    pub back: u64,
+    pub call_lost: bool,
+    pub reply_lost: bool,
+    /// After so many microseconds once more.
+    pub call_again: Option<u64>,
+    pub reply_again: Option<u64>,
+}
+
+impl Network {
+    /// The way of the call of this number.
+    pub fn way(&self, seed: u64, number: u32) -> Way {
+        let mut chance = Chance::new(seed, 1 << 40 | u64::from(number));
+        let delay = |chance: &mut Chance| chance.within(self.delay.0, self.delay.1);
+        let mut way = Way { to: delay(&mut chance), back: delay(&mut chance), ..Way::default() };
+        if self.spared.contains(&number) {
+            return way;
+        }
+        if chance.thousandths(self.slow) {
+            let late = chance.below(self.late + 1);
+            *if chance.one_in(2) { &mut way.to } else { &mut way.back } += late;
+        }
+        way.refused = chance.thousandths(self.refused);
+        way.call_lost = chance.thousandths(self.lost_calls);
+        way.reply_lost = chance.thousandths(self.lost_replies);
+        way.call_again = chance.thousandths(self.doubled_calls).then(|| chance.below(self.late + 1));
+        way.reply_again = chance.thousandths(self.doubled_replies).then(|| chance.below(self.late + 1));
+        way
+    }
+
+    /// Whether nothing ever happens to a call but a delay.
+    pub fn is_perfect(&self) -> bool {
+        let of = [self.slow, self.lost_calls, self.lost_replies, self.doubled_replies, self.doubled_calls];
+        of.iter().sum::<u64>() + self.refused + self.lost_wakes == 0
+    }
+}
+
+impl Scenario {
+    /// A short scenario at random.
+    pub fn short(seed: u64) -> Scenario {
+        let mut chance = Chance::new(seed, 0);
+        let chance = &mut chance;
+        let (proxies, workers) = (chance.pick(&[1, 2, 2, 3, 3, 4, 5]), chance.pick(&[1, 1, 1, 2, 3]));
+        let first = limit(chance);
+        let limits: Vec<Limit> = std::iter::once(first).chain((0..2).map(|_| changed(chance, first))).collect();
+        let mode = if chance.one_in(4) || limits.iter().any(|limit| limit.burst < 2) {
+            Mode::Exact
+        } else {
+            Mode::Lease { life_s: chance.pick(&[1, 2, 10, 300]) }
+        };
+        let smallest = limits.iter().map(|limit| limit.burst).min().unwrap_or(1);
+        let costs = match chance.below(3) {
+            0 => vec![1],
+            1 => vec![1, chance.within(1, smallest.min(8)).max(1)],
+            _ => vec![1, smallest.min(3), smallest],
+        };
+        let mut costs: Vec<u64> = costs;
+        costs.sort_unstable();
+        costs.dedup();
+        let ends = chance.pick(&[300_000, 500_000, 1_000_000, 1_500_000, 1_500_000, 2_500_000, 4_000_000, 10_000_000]);
+        let buckets = chance.pick(&[1, 1, 1, 2, 3, 100]);
+        let mut scenario = Scenario {
+            seed,
+            mode,
+            proxies,
+            workers,
+            buckets,
+            limits: Limits(limits),
+            costs,
+            timeout_ms: chance.pick(&[10, 20, 40, 100, 100]),
+            table_entries: 64,
+            breaker_failures: chance.pick(&[2, 5, 1000]),
+            network: Network::default(),
+            arrivals: Vec::new(),
+            faults: Vec::new(),
+            drifts: Vec::new(),
+            ends,
+        };
+        scenario.network = network(chance, &scenario);
+        scenario.drifts = match chance.below(3) {
+            0 => (0..=proxies).map(|_| chance.within(0, 800) as i64 - 400).collect(),
+            _ => vec![0; usize::from(proxies) + 1],
+        };
+        scenario.arrivals = crate::demand::short(chance, &scenario);
+        scenario.faults = if chance.one_in(3) { Vec::new() } else { faults::drawn(chance, &scenario) };
+        scenario
+    }
+
+    /// Whether nothing goes wrong at all.
+    pub fn is_calm(&self) -> bool {
+        self.faults.is_empty() && self.network.is_perfect()
+    }
+
+    /// The policy with one of the limits.
+    pub fn policy(&self, limit: usize) -> Policy {
+        let Limit { requests, period_ms, burst } = self.limits.0[limit];
+        let classes: Vec<String> = self
+            .costs
+            .iter()
+            .map(|cost| format!(r#"{{"class": "c{cost}", "match": {{"path": "/{cost}"}}, "cost": {cost}}}"#))
+            .collect();
+        let mode = match self.mode {
+            Mode::Exact => r#""exact""#.to_owned(),
+            Mode::Lease { life_s } => format!(r#""lease", "lease": {{"life": "{life_s}s"}}"#),
+        };
+        let json = format!(
+            r#"{{"version": 1, "table": {{"entries": {entries}}},
+                "limiters": {{"main": {{"transport": "webdis", "cluster": "w", "timeout": "{timeout}ms",
+                    "breaker": {{"failures": {failures}, "within": "1s", "probe_every": "200ms"}}}}}},
+                "classes": [{classes}],
+                "rules": [{{"name": "r", "mode": {mode}, "key": [{{"header": {{"name": "k", "trusted": true}}}}],
+                    "limits": {{"requests": {requests}, "per": "{per}s", "burst": {burst}}}, "on_error": "deny"}}]}}"#,
+            entries = self.table_entries,
+            timeout = self.timeout_ms,
+            failures = self.breaker_failures,
+            classes = classes.join(","),
+            per = period_ms / 1000,
+        );
+        match Policy::from_host(json.as_bytes(), &|_| None) {
+            Ok(policy) => policy,
+            Err(problems) => {
+                let told: Vec<String> = problems.iter().map(|problem| problem.for_people().to_string()).collect();
+                panic!("{told:#?}\n{json}")
+            }
+        }
+    }
+}
+
+fn limit(chance: &mut Chance) -> Limit {
+    let period_ms = chance.pick(&[1000, 1000, 1000, 2000, 10_000, 60_000]);
+    let requests = chance.pick(&[1, 2, 3, 5, 10, 20, 50, 200]);
+    let burst = match chance.below(4) {
+        0 => chance.within(1, 4),
+        1 => requests,
+        2 => chance.within(2, 100),
+        _ => chance.pick(&[64, 100, 256, 1000]),
+    };
+    Limit { requests, period_ms, burst }
+}
+
+/// Another limit of the same period, which is part of a bucket's name.
+fn changed(chance: &mut Chance, limit: Limit) -> Limit {
+    let scaled = |chance: &mut Chance, of: u64| match chance.below(4) {
+        0 => of,
+        1 => (of / 2).max(1),
+        2 => of * 2,
+        _ => (of / 10).max(1),
+    };
+    Limit { requests: scaled(chance, limit.requests), burst: scaled(chance, limit.burst), ..limit }
+}
+
+fn network(chance: &mut Chance, scenario: &Scenario) -> Network {
+    let timeout = scenario.timeout_ms * 1000;
+    let shortest = chance.pick(&[50, 500, 1000]);
+    let delay = (shortest, shortest * chance.pick(&[1, 2, 4]));
+    let mut network = Network { delay, late: timeout * chance.pick(&[1, 3, 20, 40]), ..Network::default() };
+    if chance.one_in(3) {
+        return network;
+    }
+    let mut some = |most: u64| if chance.one_in(2) { chance.below(most) } else { 0 };
+    network.slow = some(300);
+    network.lost_calls = some(200);
+    network.lost_replies = some(200);
+    network.doubled_replies = some(200);
+    network.refused = some(50);
+    network.lost_wakes = some(100);
+    // Rarely, because a run in which calls are doubled is checked less strictly.
+    network.doubled_calls = if chance.one_in(6) { chance.below(200) } else { 0 };
+    network
+}

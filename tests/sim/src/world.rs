@@ -1,0 +1,985 @@
+//! The world around the core: proxies with workers that share a table, a network, the limiter, and time.
+//!
+//! The core is the real one. The world performs its steps as a host does, makes everything around it go wrong as the
+//! scenario says, and looks at each step whether what must hold still does.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::rc::Rc;
+
+use weir::answer::Answer;
+use weir::clock::{Clock, Ms, Now};
+use weir::flow::{Arrival as Outcome, Call, CallId, CallOwner, Decision, Flow, Step, Ticket, decide};
+use weir::limiter::{Failure, HttpEnd};
+use weir::plan::Plan;
+use weir::policy::Policy;
+use weir::pool::table::{SET_BYTES, WAYS};
+use weir::request::Request;
+use weir::rule::Ask;
+
+use crate::chance::Chance;
+use crate::check::{Holding, Limit, Promise, Violation};
+use crate::clock::WrongClock;
+use crate::demand::Demand;
+use crate::faults::Kind;
+use crate::limiter::Limiter;
+use crate::root::Reply;
+use crate::scenario::{Arrival, Mode, Scenario, Way};
+use crate::wire::{self, Sent};
+
+/// What a run comes to.
+#[derive(Clone, Debug, Default)]
+pub struct Outcomes {
+    pub violation: Option<Violation>,
+    pub tally: Tally,
+    pub log: Vec<String>,
+}
+
+/// What is counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub requests: u64,
+    /// Tokens that requests have got, and what one ideal bucket for each tenant would have given the same requests.
+    pub admitted: u64,
+    pub ideal: u64,
+    pub refused: u64,
+    pub failed: u64,
+    pub waited: u64,
+    pub calls: u64,
+    /// Tokens over the promise, slack apart.
+    pub over: u64,
+    /// The longest time, in microseconds, for which a bucket refused while its tokens lay idle elsewhere.
+    pub stranded: u64,
+    pub steps: u64,
+}
+
+/// A worker, in one of its lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Spot {
+    proxy: u16,
+    worker: u16,
+    life: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Arrive,
+    Tick(Spot),
+    Woken(Spot),
+    /// A call reaches the limiter, for the first time or again.
+    Reach(u32, bool),
+    /// The reply to its first or second execution comes back.
+    Back(u32, bool),
+    /// The host ends the call.
+    GiveUp(u32),
+    Leave(u32),
+    Fault(u32),
+    Revive(u16),
+    NewPlan(Spot, u16),
+    /// A limit is in force no more.
+    Settle,
+}
+
+struct Proxy {
+    shared: crate::shared::Shared,
+    clock: WrongClock,
+    workers: Vec<Worker>,
+    up: bool,
+    partition: (u64, bool),
+    /// How much later deadlines may be kept, because the clock went back: in microseconds.
+    lag: u64,
+    holdings: BTreeMap<u32, Holding>,
+    /// Its table was wiped, so that it may have two, and two leases at a bucket.
+    wiped: bool,
+}
+
+struct Worker {
+    life: u16,
+    flow: Flow<u32>,
+    plan: Rc<Plan>,
+    limit: usize,
+    clock: Clock,
+    /// By bucket and cost.
+    asks: BTreeMap<(u32, u64), Vec<Ask>>,
+}
+
+/// A request that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    spot: Spot,
+    bucket: u32,
+    cost: u64,
+    arrived: u64,
+    ticket: Ticket,
+    /// The plan that it came with.
+    plan: u64,
+    /// The call that asks for it.
+    call: Option<u32>,
+}
+
+/// A call on its way.
+struct Message {
+    spot: Spot,
+    id: CallId,
+    sent: Sent,
+    bucket: u32,
+    sent_at: u64,
+    ends: u64,
+    way: Way,
+    /// The proxy has been told how it ended.
+    over: bool,
+    replies: [Option<(String, Option<Reply>)>; 2],
+    /// Events that name it.
+    events: u8,
+}
+
+/// What is known of a bucket from outside.
+struct Bucket {
+    promise: Promise,
+    ideal: Promise,
+    stranded_since: Option<u64>,
+}
+
+pub struct World<'s> {
+    scenario: &'s Scenario,
+    demand: Box<dyn Demand + 's>,
+    next: Option<Arrival>,
+    now: u64,
+    queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    events: u64,
+    chance: Chance,
+    proxies: Vec<Proxy>,
+    limiter: Limiter,
+    policies: Vec<Option<Policy>>,
+    /// The limit of new plans, and older ones with the moment until which they may still be used.
+    limit: usize,
+    older: Vec<(usize, u64)>,
+    plans: u64,
+    waiting: Vec<Option<Waiting>>,
+    /// Numbers of requests that may be used again, where runs are too long to keep all.
+    free: Vec<u32>,
+    messages: BTreeMap<u32, Message>,
+    message: u32,
+    buckets: Vec<Bucket>,
+    /// Nothing has happened for which the promise has a slack.
+    strict: bool,
+    is_long: bool,
+    log: Option<Vec<String>>,
+    violation: Option<Violation>,
+    pub tally: Tally,
+}
+
+/// A request of the simulator: its tenant and its cost.
+struct Sample(u32, u64);
+
+impl Request for Sample {
+    fn header(&self, name: &str) -> Option<Vec<u8>> {
+        match name {
+            "k" => Some(format!("t{}", self.0).into_bytes()),
+            ":path" => Some(format!("/{}", self.1).into_bytes()),
+            _ => None,
+        }
+    }
+}
+
+/// The tenant in the key of a bucket: see [`Sample`].
+pub fn bucket_of(key: &str) -> Option<u32> {
+    let (_, rest) = key.split_once("{header.t")?;
+    rest.split_once('}')?.0.parse().ok()
+}
+
+/// What the core asks for a request of this tenant and this cost.
+pub fn asks(policy: &Policy, bucket: u32, cost: u64) -> Vec<Ask> {
+    match decide(policy, &Sample(bucket, cost)) {
+        Decision::Ask(asks) => asks,
+        Decision::Answer(answer) => panic!("the simulator's policies limit everything: {answer:?}"),
+    }
+}
+
+macro_rules! note {
+    ($world:expr, $($told:tt)*) => {
+        if let Some(log) = &mut $world.log {
+            log.push(format!("{:>12.3} ms  {}", $world.now as f64 / 1000.0, format_args!($($told)*)));
+        }
+    };
+}
+
+impl<'s> World<'s> {
+    /// Runs a scenario; a log is kept where it is wanted.
+    pub fn run(scenario: &'s Scenario, demand: Box<dyn Demand + 's>, is_long: bool, log: bool) -> Outcomes {
+        let mut world = World::new(scenario, demand, is_long, log);
+        world.start();
+        while world.violation.is_none() {
+            let Some(Reverse((at, _, event))) = world.queue.pop() else { break };
+            world.now = at;
+            world.tally.steps += 1;
+            world.happen(event);
+            if world.now >= scenario.ends && world.is_quiet() {
+                break;
+            }
+        }
+        if world.violation.is_none() {
+            world.end();
+        }
+        Outcomes { violation: world.violation, tally: world.tally, log: world.log.unwrap_or_default() }
+    }
+
+    fn new(scenario: &'s Scenario, demand: Box<dyn Demand + 's>, is_long: bool, log: bool) -> World<'s> {
+        let loses_writes = scenario.faults.iter().any(|fault| matches!(fault.kind, Kind::Failover { .. }));
+        let limit = scenario.limits.0[0];
+        let bucket = || Bucket { promise: Promise::new(limit, 0), ideal: Promise::new(limit, 0), stranded_since: None };
+        World {
+            scenario,
+            demand,
+            next: None,
+            now: 0,
+            queue: BinaryHeap::new(),
+            events: 0,
+            chance: Chance::new(scenario.seed, 1),
+            proxies: Vec::new(),
+            limiter: Limiter::new(scenario.buckets, scenario.drifts[0], loses_writes),
+            policies: vec![None; scenario.limits.0.len()],
+            limit: 0,
+            older: Vec::new(),
+            plans: 0,
+            waiting: Vec::new(),
+            free: Vec::new(),
+            messages: BTreeMap::new(),
+            message: 0,
+            buckets: (0..scenario.buckets).map(|_| bucket()).collect(),
+            strict: true,
+            is_long,
+            log: log.then(Vec::new),
+            violation: None,
+            tally: Tally::default(),
+        }
+    }
+
+    fn start(&mut self) {
+        for number in 0..self.scenario.proxies {
+            let shared = crate::shared::Shared::default();
+            let clock = WrongClock::new(i64::from(number) * 7, self.scenario.drifts[usize::from(number) + 1]);
+            let holdings = BTreeMap::new();
+            let proxy = Proxy {
+                shared,
+                clock,
+                workers: Vec::new(),
+                up: true,
+                partition: (0, false),
+                lag: 0,
+                holdings,
+                wiped: false,
+            };
+            self.proxies.push(proxy);
+            for worker in 0..self.scenario.workers {
+                let spot = Spot { proxy: number, worker, life: 0 };
+                let worker = self.born(spot);
+                self.proxies[usize::from(number)].workers.push(worker);
+            }
+        }
+        for (number, fault) in self.scenario.faults.iter().enumerate() {
+            self.at(fault.at, Event::Fault(number as u32));
+        }
+        self.expect_arrival();
+    }
+
+    /// A worker starts to live, with the newest policy.
+    fn born(&mut self, spot: Spot) -> Worker {
+        let plan = self.plan(spot.proxy, self.limit);
+        let shared = self.proxies[usize::from(spot.proxy)].shared.clone();
+        let period = Flow::<u32>::tick_period(&plan.policy).0 * 1000;
+        let first = self.now + self.chance.below(period);
+        self.at(first, Event::Tick(spot));
+        let flow = Flow::new(CallOwner::Root, self.chance.draw(), Box::new(shared), u32::from(spot.worker));
+        Worker { life: spot.life, flow, plan, limit: self.limit, clock: Clock::default(), asks: BTreeMap::new() }
+    }
+
+    fn plan(&mut self, proxy: u16, limit: usize) -> Rc<Plan> {
+        let policy = self.policies[limit].get_or_insert_with(|| self.scenario.policy(limit)).clone();
+        self.plans += 1;
+        let random = (self.chance.draw(), self.chance.draw());
+        Rc::new(Plan::new(self.plans, policy, &self.proxies[usize::from(proxy)].shared, random))
+    }
+
+    fn at(&mut self, at: u64, event: Event) {
+        self.events += 1;
+        self.queue.push(Reverse((at, self.events, event)));
+    }
+
+    fn expect_arrival(&mut self) {
+        self.next = self.demand.next();
+        if let Some(next) = self.next {
+            self.at(next.at.max(self.now), Event::Arrive);
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Arrive => {
+                if let Some(arrival) = self.next {
+                    self.arrive(arrival);
+                }
+                self.expect_arrival();
+            }
+            Event::Tick(spot) => self.tick(spot),
+            Event::Woken(spot) => self.drive(spot, None, |flow, now| flow.woken(now)),
+            Event::Reach(message, again) => self.reach(message, again),
+            Event::Back(message, again) => self.back(message, again),
+            Event::GiveUp(message) => self.give_up(message),
+            Event::Leave(request) => self.leave(request),
+            Event::Fault(number) => self.fault(self.scenario.faults[number as usize].kind),
+            Event::Revive(proxy) => self.revive(proxy),
+            Event::NewPlan(spot, limit) => self.new_plan(spot, usize::from(limit)),
+            Event::Settle => self.settle(),
+        }
+    }
+
+    fn worker(&mut self, spot: Spot) -> Option<&mut Worker> {
+        let proxy = &mut self.proxies[usize::from(spot.proxy)];
+        let worker = proxy.workers.get_mut(usize::from(spot.worker))?;
+        (proxy.up && worker.life == spot.life).then_some(worker)
+    }
+
+    /// What a worker's clock says.
+    fn time(&mut self, spot: Spot) -> Now {
+        let proxy = &mut self.proxies[usize::from(spot.proxy)];
+        proxy.workers[usize::from(spot.worker)].clock.read(Ms(proxy.clock.ms(self.now)))
+    }
+
+    /// Tells a flow something and performs what it wants. `reply`: of which call the steps are the consequence.
+    fn drive(
+        &mut self,
+        spot: Spot,
+        reply: Option<(u32, bool)>,
+        tell: impl FnOnce(&mut Flow<u32>, Now) -> Vec<Step<u32>>,
+    ) {
+        if self.worker(spot).is_none() {
+            return;
+        }
+        let now = self.time(spot);
+        let worker = &mut self.proxies[usize::from(spot.proxy)].workers[usize::from(spot.worker)];
+        let steps = tell(&mut worker.flow, now);
+        if !steps.is_empty() {
+            self.perform(spot, steps, reply);
+        }
+    }
+
+    fn tick(&mut self, spot: Spot) {
+        let Some(worker) = self.worker(spot) else {
+            return;
+        };
+        let plan = worker.plan.clone();
+        worker.flow.refresh(&plan);
+        self.drive(spot, None, |flow, now| flow.tick(now));
+        self.at(self.now + Flow::<u32>::tick_period(&plan.policy).0 * 1000, Event::Tick(spot));
+    }
+
+    fn arrive(&mut self, arrival: Arrival) {
+        let Arrival { proxy, worker, bucket, cost, patience, .. } = arrival;
+        let proxy_now = &self.proxies[usize::from(proxy)];
+        if !proxy_now.up {
+            return;
+        }
+        let spot = Spot { proxy, worker, life: proxy_now.workers[usize::from(worker)].life };
+        let now = self.time(spot);
+        let request = self.free.pop().unwrap_or_else(|| {
+            self.waiting.push(None);
+            self.waiting.len() as u32 - 1
+        });
+        self.tally.requests += 1;
+        let here = self.limiter.time(self.now).1;
+        let ideal = &mut self.buckets[bucket as usize].ideal;
+        self.tally.ideal += if ideal.take(cost, here) { cost } else { 0 };
+        let worker = &mut self.proxies[usize::from(proxy)].workers[usize::from(worker)];
+        let plan = worker.plan.clone();
+        let asks = worker.asks.entry((bucket, cost)).or_insert_with(|| asks(&plan.policy, bucket, cost)).clone();
+        let (outcome, steps) = worker.flow.arrive(&plan, asks, request, now);
+        match outcome {
+            Outcome::Decided(answer) => {
+                note!(self, "request {request} for {cost} of {bucket} at {proxy}: {}", told(&answer));
+                self.forget(request);
+                if self.answered(bucket, cost, &answer) {
+                    self.spend(proxy, bucket, cost);
+                }
+            }
+            Outcome::Waits(ticket) => {
+                note!(self, "request {request} for {cost} of {bucket} at {proxy} waits");
+                self.tally.waited += 1;
+                self.waiting[request as usize] =
+                    Some(Waiting { spot, bucket, cost, arrived: self.now, ticket, plan: plan.id, call: None });
+                if patience > 0 {
+                    self.at(self.now + u64::from(patience), Event::Leave(request));
+                }
+            }
+        }
+        self.perform(spot, steps, None);
+    }
+
+    /// The number of a request may be used again, where not all can be kept.
+    fn forget(&mut self, request: u32) {
+        if self.is_long {
+            self.free.push(request);
+        }
+    }
+
+    fn leave(&mut self, request: u32) {
+        let Some(waiting) = self.waiting[request as usize].take() else {
+            return;
+        };
+        note!(self, "request {request} leaves");
+        if let Some(worker) = self.worker(waiting.spot) {
+            worker.flow.left(waiting.ticket);
+        }
+        self.forget(request);
+    }
+
+    fn perform(&mut self, spot: Spot, steps: Vec<Step<u32>>, reply: Option<(u32, bool)>) {
+        // What the root has granted to those for whom this call asked; the rest is spent here.
+        let granted = reply.and_then(|(number, again)| {
+            let message = self.messages.get(&number)?;
+            let (_, reply) = message.replies[usize::from(again)].as_ref()?;
+            let call = &message.sent.acquire;
+            let granted = if call.hold { 0 } else { call.cost(&reply.as_ref()?.granted) };
+            Some((number, granted))
+        });
+        let (number, mut granted) = granted.unwrap_or((u32::MAX, 0));
+        for step in steps {
+            match step {
+                Step::Wake => self.wake(spot),
+                Step::WakeOthers(others) => self.wake_others(spot, others),
+                Step::Call(call) => self.send(spot, call),
+                Step::Finish(request, answer) => {
+                    let Some((bucket, cost, call)) = self.finish(spot, request, &answer) else { continue };
+                    if call == Some(number) && granted >= cost {
+                        granted -= cost;
+                    } else {
+                        self.spend(spot.proxy, bucket, cost);
+                    }
+                }
+                Step::Degraded(..) | Step::Shadow(..) => {}
+            }
+        }
+    }
+
+    /// A call asks for the first of those who wait in the same line, apart from those for whom another call asks.
+    fn asks_for(&mut self, spot: Spot, plan: u64, bucket: u32, number: u32, requests: u64) {
+        let messages = &self.messages;
+        let is_out = |call: u32| messages.get(&call).is_some_and(|message| !message.over);
+        let in_line = |waiting: &&mut Waiting| {
+            (waiting.spot, waiting.plan, waiting.bucket) == (spot, plan, bucket) && !waiting.call.is_some_and(is_out)
+        };
+        let mut line: Vec<&mut Waiting> = self.waiting.iter_mut().flatten().filter(in_line).collect();
+        line.sort_by_key(|waiting| waiting.arrived);
+        line.into_iter().take(requests as usize).for_each(|waiting| waiting.call = Some(number));
+    }
+
+    fn wake(&mut self, spot: Spot) {
+        let soon = self.chance.below(50);
+        if !self.chance.thousandths(self.scenario.network.lost_wakes) {
+            self.at(self.now + soon, Event::Woken(spot));
+        }
+    }
+
+    fn wake_others(&mut self, spot: Spot, others: u32) {
+        for worker in 0..self.scenario.workers {
+            if others & (1 << worker) != 0 {
+                let life = self.proxies[usize::from(spot.proxy)].workers[usize::from(worker)].life;
+                self.wake(Spot { worker, life, ..spot });
+            }
+        }
+    }
+
+    /// A request that waited has its answer. Returns what it took, if it may pass.
+    fn finish(&mut self, spot: Spot, request: u32, answer: &Answer) -> Option<(u32, u64, Option<u32>)> {
+        let Some(waiting) = self.waiting[request as usize].take() else {
+            self.violate(format!("request {request} is finished, but does not wait"));
+            return None;
+        };
+        note!(self, "request {request} at {}: {}", spot.proxy, told(answer));
+        let Waiting { bucket, cost, arrived, call, .. } = waiting;
+        let tick = Flow::<u32>::tick_period(&self.proxies[usize::from(spot.proxy)].workers[0].plan.policy).0;
+        let most = (self.scenario.timeout_ms + tick) * 1001 + 2000 + self.proxies[usize::from(spot.proxy)].lag;
+        if self.now > arrived + most {
+            self.violate(format!("request {request} waited {} us, at most {most} are allowed", self.now - arrived));
+        }
+        self.forget(request);
+        self.answered(bucket, cost, answer).then_some((bucket, cost, call))
+    }
+
+    /// Counts an answer. Returns whether the request passes.
+    fn answered(&mut self, bucket: u32, cost: u64, answer: &Answer) -> bool {
+        match answer {
+            Answer::Pass(_) => {
+                self.tally.admitted += cost;
+                self.unstrand(bucket);
+                return true;
+            }
+            Answer::Refuse(refusal) if refusal.status == 503 => self.tally.failed += 1,
+            Answer::Refuse(_) => {
+                self.tally.refused += 1;
+                self.strand(bucket, cost);
+            }
+        }
+        false
+    }
+
+    /// A request was refused: do its tokens lie idle somewhere?
+    fn strand(&mut self, bucket: u32, cost: u64) {
+        if self.scenario.mode == Mode::Exact {
+            return;
+        }
+        let clock = self.limiter.time(self.now).0;
+        let held = self.proxies.iter().filter_map(|proxy| proxy.holdings.get(&bucket));
+        let held: u64 = held.map(|holding| holding.unspent(clock)).sum();
+        if held >= cost {
+            self.buckets[bucket as usize].stranded_since.get_or_insert(self.now);
+        } else {
+            self.unstrand(bucket);
+        }
+    }
+
+    fn unstrand(&mut self, bucket: u32) {
+        if let Some(since) = self.buckets[bucket as usize].stranded_since.take() {
+            self.tally.stranded = self.tally.stranded.max(self.now - since);
+        }
+    }
+
+    /// A proxy has let a request pass on its own account.
+    fn spend(&mut self, proxy: u16, bucket: u32, cost: u64) {
+        let (clock, now) = self.limiter.time(self.now);
+        note!(self, "proxy {proxy} spends {cost} of {bucket}");
+        let clock = if self.strict { clock } else { 0 };
+        let holding = self.proxies[usize::from(proxy)].holdings.entry(bucket).or_default();
+        if let Err(missing) = holding.spend(cost, clock) {
+            self.violate(format!("proxy {proxy} has spent {missing} tokens of {bucket} that no live lease holds"));
+        }
+        self.admit(bucket, cost, now);
+    }
+
+    fn admit(&mut self, bucket: u32, tokens: u64, now: u64) {
+        let Bucket { promise, .. } = &mut self.buckets[bucket as usize];
+        if let Err(units) = promise.admit(tokens, now) {
+            let (over, limit) = (units as u64, promise.limit);
+            self.tally.over += over.div_ceil(limit.period_ms);
+            self.violate(format!("bucket {bucket}: {over} units more than {limit:?} allows were admitted"));
+        }
+    }
+
+    fn violate(&mut self, what: String) {
+        note!(self, "BROKEN: {what}");
+        self.violation.get_or_insert(Violation { at: self.now, what });
+    }
+
+    fn send(&mut self, spot: Spot, call: Call) {
+        let (number, timeout) = (self.message, call.timeout.0 * 1000);
+        self.message += 1;
+        self.tally.calls += 1;
+        let Some((sent, bucket)) = Sent::read(&call.http.body).and_then(|sent| {
+            let bucket = bucket_of(&sent.key)?;
+            Some((sent, bucket))
+        }) else {
+            return self.violate(format!("no call that the script could read: {}", call.http.body));
+        };
+        note!(self, "proxy {} calls ({number}): {sent:?}", spot.proxy);
+        self.asks_for(spot, call.plan.id, bucket, number, sent.acquire.runs.iter().map(|run| run.count).sum());
+        let asked = &sent.acquire;
+        let is_about_lease = asked.want + asked.size + asked.debt > 0 || asked.hold;
+        if is_about_lease {
+            // What it does not want any more it must not spend while the call is out.
+            let proxy = &mut self.proxies[usize::from(spot.proxy)];
+            let holding = proxy.holdings.entry(bucket).or_default();
+            if proxy.wiped {
+                holding.drop(asked.end, asked.carry.saturating_sub(asked.want));
+            } else {
+                holding.report(asked.end, asked.carry.min(asked.want));
+            }
+        }
+        let way = self.scenario.network.way(self.scenario.seed, number);
+        let (until, replies_only) = self.proxies[usize::from(spot.proxy)].partition;
+        let cut = self.now < until;
+        let (lost, reply_lost) = (way.call_lost || (cut && !replies_only), way.reply_lost || cut);
+        let way = Way { call_lost: lost, reply_lost, ..way };
+        let (sent_at, ends) = (self.now, self.now + timeout);
+        let message = Message {
+            spot,
+            id: call.id,
+            sent,
+            bucket,
+            sent_at,
+            ends,
+            way,
+            over: false,
+            replies: [None, None],
+            events: 0,
+        };
+        self.messages.insert(number, message);
+        if way.refused {
+            return self.later(number, self.now, Event::GiveUp(number));
+        }
+        if !lost {
+            self.later(number, self.now + way.to, Event::Reach(number, false));
+            if let Some(after) = way.call_again {
+                self.later(number, self.now + way.to + after, Event::Reach(number, true));
+            }
+        }
+        // Where the reply comes in time, the host has nothing to give up.
+        if lost || reply_lost || self.now + way.to + way.back >= ends {
+            self.later(number, ends, Event::GiveUp(number));
+        }
+    }
+
+    /// An event that names a message, which is kept until then.
+    fn later(&mut self, number: u32, at: u64, event: Event) {
+        if let Some(message) = self.messages.get_mut(&number) {
+            message.events += 1;
+            self.at(at, event);
+        }
+    }
+
+    fn done(&mut self, number: u32) {
+        if let Some(message) = self.messages.get_mut(&number) {
+            message.events -= 1;
+            if message.events == 0 {
+                self.messages.remove(&number);
+            }
+        }
+    }
+
+    /// The limiter executes a call.
+    fn reach(&mut self, number: u32, again: bool) {
+        let (_, now) = self.limiter.time(self.now);
+        let Some(message) = self.messages.get_mut(&number) else { return };
+        let (bucket, call, by_text) = (message.bucket, message.sent.acquire.clone(), message.sent.by_text);
+        let reply = if self.now < self.limiter.read_only_until {
+            (wire::read_only(by_text), None)
+        } else if !by_text && !self.limiter.knows_script {
+            (wire::NO_SCRIPT.to_owned(), None)
+        } else {
+            self.limiter.knows_script = true;
+            let reply = self.limiter.acquire(self.now, bucket, &call);
+            note!(self, "the limiter executes {number}: {reply:?}");
+            (wire::body(&reply, by_text), Some(reply))
+        };
+        let executed = reply.1.clone();
+        let (way, replies) = (message.way, &mut message.replies);
+        replies[usize::from(again)] = Some(reply);
+        // Where the first found no script, the same was asked again by text.
+        if again && call.size > 0 {
+            self.strict = false;
+            let promise = &mut self.buckets[bucket as usize].promise;
+            promise.forgive(promise.limit.units(2 * call.size));
+        }
+        if let Some(reply) = executed {
+            let granted = if call.hold { 0 } else { call.cost(&reply.granted) };
+            self.admit(bucket, granted, now);
+            self.check_root(bucket);
+        }
+        if !way.reply_lost {
+            self.later(number, self.now + way.back, Event::Back(number, again));
+            if let Some(after) = way.reply_again {
+                self.later(number, self.now + way.back + after, Event::Back(number, again));
+            }
+        }
+        self.done(number);
+    }
+
+    /// A reply reaches the worker that called; or again; or too late.
+    fn back(&mut self, number: u32, again: bool) {
+        let Some(message) = self.messages.get_mut(&number) else { return };
+        let (spot, id, bucket, in_time) = (message.spot, message.id, message.bucket, self.now < message.ends);
+        let first = !std::mem::replace(&mut message.over, true);
+        let Some((body, reply)) = message.replies[usize::from(again)].clone() else { return self.done(number) };
+        if self.proxies[usize::from(spot.proxy)].up && first && in_time {
+            let call = self.messages[&number].sent.acquire.clone();
+            let holding = self.proxies[usize::from(spot.proxy)].holdings.entry(bucket).or_default();
+            match &reply {
+                Some(reply) => {
+                    let held = if call.hold { call.cost(&reply.granted) } else { 0 };
+                    holding.replace(call.end, call.carry.min(call.want), reply.end, reply.kept, reply.extra + held);
+                }
+                // The same is asked again, by text.
+                None if body == wire::NO_SCRIPT => {}
+                None => holding.drop(call.end, call.carry),
+            }
+        }
+        note!(self, "the reply to {number} is back at {}{}", spot.proxy, if first { "" } else { ", once more" });
+        let end = HttpEnd::Answer { status: 200, body: body.as_bytes() };
+        // A reply that is doubled or late is told, too: the flow must not mind.
+        let cause = (first && in_time).then_some((number, again));
+        self.drive(spot, cause, |flow, now| flow.ended(id, end, now));
+        self.check_held(bucket);
+        self.done(number);
+    }
+
+    fn give_up(&mut self, number: u32) {
+        let Some(message) = self.messages.get_mut(&number) else { return };
+        let (spot, id, bucket, refused) = (message.spot, message.id, message.bucket, message.way.refused);
+        if !std::mem::replace(&mut message.over, true) {
+            let (end, carry) = (message.sent.acquire.end, message.sent.acquire.carry);
+            let want = message.sent.acquire.want;
+            if let Some(holding) = self.proxies[usize::from(spot.proxy)].holdings.get_mut(&bucket) {
+                match refused {
+                    // One that never began has changed nothing.
+                    true => holding.restore(end, carry.saturating_sub(want)),
+                    false => holding.drop(end, carry),
+                }
+            }
+            note!(self, "call {number} of {} has no answer", spot.proxy);
+            let end = if refused { HttpEnd::NotStarted(Failure::Unreachable) } else { HttpEnd::NoAnswer };
+            self.drive(spot, None, |flow, now| flow.ended(id, end, now));
+        }
+        self.done(number);
+    }
+
+    /// What is in a bucket and what it has lent are no more than the burst.
+    fn check_root(&mut self, bucket: u32) {
+        let root = self.limiter.root(bucket);
+        let limit = self.buckets[bucket as usize].promise.limit;
+        let lent = limit.units(root.lent());
+        // A lowered burst: what was lent under the old one stays out, and only the level yields.
+        let most = limit.capacity().max(lent);
+        if root.level.max(0) + lent > most && self.scenario.limits.0.len() == 1 {
+            let told = format!("bucket {bucket}: {} units and {lent} lent are more than {most}", root.level);
+            self.violate(told);
+        }
+    }
+
+    /// What all proxies may hold of a bucket is lent.
+    fn check_held(&mut self, bucket: u32) {
+        if self.scenario.mode == Mode::Exact || !self.strict || self.is_long {
+            return;
+        }
+        // A clock that went back brings no lease back.
+        let clock = self.limiter.time(self.now).0.max(self.limiter.root(bucket).time);
+        let held = self.proxies.iter().filter(|proxy| !proxy.wiped).filter_map(|proxy| proxy.holdings.get(&bucket));
+        let held: u64 = held.map(|holding| holding.unspent(clock)).sum();
+        let lent = self.limiter.lent(bucket);
+        if held > lent {
+            self.violate(format!("bucket {bucket}: proxies hold {held} tokens, and only {lent} are lent"));
+        }
+    }
+
+    fn fault(&mut self, kind: Kind) {
+        note!(self, "{kind:?}");
+        match kind {
+            Kind::Failover { lost_us } => {
+                self.strict = false;
+                for (bucket, tokens) in self.limiter.undo_since(self.now.saturating_sub(lost_us)) {
+                    self.forgive(bucket, |promise| promise.limit.units(tokens));
+                }
+            }
+            Kind::Flush => (0..self.scenario.buckets).for_each(|bucket| self.lose(bucket)),
+            Kind::LoseKey(bucket) => self.lose(bucket),
+            Kind::ForgetScripts => self.limiter.knows_script = false,
+            Kind::ReadOnly { us } => self.limiter.read_only_until = self.now + us,
+            Kind::RootClock { by_ms } => {
+                if by_ms > 0 {
+                    self.forget_lent();
+                }
+                self.limiter.set_clock(self.now, by_ms);
+            }
+            Kind::ProxyClock { proxy, by_ms } => {
+                let proxy = &mut self.proxies[usize::from(proxy)];
+                proxy.clock.set(self.now, by_ms);
+                if by_ms < 0 {
+                    // Its time stands still until it is read next, and leases with it.
+                    proxy.lag += 51_000;
+                    self.forget_lent();
+                }
+            }
+            Kind::Partition { proxy, us, replies_only } => {
+                self.proxies[usize::from(proxy)].partition = (self.now + us, replies_only);
+            }
+            Kind::WorkerDies { proxy, worker } => self.die(proxy, worker),
+            Kind::ProxyDies { proxy, us } => {
+                (0..self.scenario.workers).for_each(|worker| self.die(proxy, worker));
+                let dead = &mut self.proxies[usize::from(proxy)];
+                dead.shared.wipe();
+                dead.holdings.clear();
+                dead.up = false;
+                self.at(self.now + us, Event::Revive(proxy));
+            }
+            Kind::Wipe { proxy } => {
+                self.proxies[usize::from(proxy)].shared.wipe();
+                self.proxies[usize::from(proxy)].wiped = true;
+            }
+            Kind::LosePuts { proxy, puts } => self.proxies[usize::from(proxy)].shared.lose(puts),
+            Kind::Reload { limit, spread_us } => self.reload(limit, spread_us),
+        }
+    }
+
+    fn forgive(&mut self, bucket: u32, units: impl FnOnce(&Promise) -> i128) {
+        let promise = &mut self.buckets[bucket as usize].promise;
+        promise.forgive(units(promise));
+    }
+
+    /// A lost bucket admits at most burst - level more.
+    fn lose(&mut self, bucket: u32) {
+        self.strict = false;
+        self.limiter.time(self.now);
+        let missing = self.limiter.missing(bucket, self.buckets[bucket as usize].promise.limit);
+        self.forgive(bucket, |_| missing);
+        self.limiter.lose(bucket);
+    }
+
+    /// What is lent may be spent after the root has stopped to count it.
+    fn forget_lent(&mut self) {
+        self.strict = false;
+        for bucket in 0..self.scenario.buckets {
+            let lent = self.limiter.lent(bucket);
+            self.forgive(bucket, |promise| promise.limit.units(lent));
+        }
+    }
+
+    fn die(&mut self, proxy: u16, worker: u16) {
+        let dead = &mut self.proxies[usize::from(proxy)].workers[usize::from(worker)];
+        let spot = Spot { proxy, worker, life: dead.life + 1 };
+        for waiting in &mut self.waiting {
+            if waiting.is_some_and(|waiting| (waiting.spot.proxy, waiting.spot.worker) == (proxy, worker)) {
+                *waiting = None;
+            }
+        }
+        let worker = self.born(spot);
+        self.proxies[usize::from(proxy)].workers[usize::from(spot.worker)] = worker;
+    }
+
+    fn revive(&mut self, proxy: u16) {
+        self.proxies[usize::from(proxy)].up = true;
+        (0..self.scenario.workers).for_each(|worker| self.die(proxy, worker));
+    }
+
+    fn reload(&mut self, limit: usize, spread: u64) {
+        let network = &self.scenario.network;
+        let call = (10 * self.scenario.timeout_ms).max(1000) + self.scenario.timeout_ms + 60;
+        let until = self.now + spread + call * 1000 + 2 * (network.delay.1 + network.late) + 1000;
+        self.older.push((self.limit, until));
+        self.limit = limit;
+        self.at(until, Event::Settle);
+        self.loosen();
+        for proxy in 0..self.scenario.proxies {
+            for worker in 0..self.scenario.workers {
+                let life = self.proxies[usize::from(proxy)].workers[usize::from(worker)].life;
+                let at = self.now + self.chance.below(spread + 1);
+                self.at(at, Event::NewPlan(Spot { proxy, worker, life }, limit as u16));
+            }
+        }
+    }
+
+    fn new_plan(&mut self, spot: Spot, limit: usize) {
+        if self.worker(spot).is_none() || limit != self.limit {
+            return;
+        }
+        let plan = self.plan(spot.proxy, limit);
+        if let Some(worker) = self.worker(spot) {
+            (worker.plan, worker.limit) = (plan, limit);
+            worker.asks.clear();
+        }
+    }
+
+    /// The loosest of all limits that may be in use.
+    fn loosest(&self) -> Limit {
+        let limits = &self.scenario.limits.0;
+        self.older.iter().fold(limits[self.limit], |loosest, (older, _)| Limit {
+            requests: loosest.requests.max(limits[*older].requests),
+            burst: loosest.burst.max(limits[*older].burst),
+            ..loosest
+        })
+    }
+
+    /// The promise is that of the loosest limit in use. Where one is raised, the time since the last call refills at the
+    /// new rate, too, and what was full is full again.
+    fn loosen(&mut self) {
+        let (limit, (clock, now)) = (self.loosest(), self.limiter.time(self.now));
+        for bucket in 0..self.scenario.buckets {
+            let since = clock.saturating_sub(self.limiter.root(bucket).time);
+            let Bucket { promise, ideal, .. } = &mut self.buckets[bucket as usize];
+            let before = promise.limit;
+            let refilled = i128::from(limit.requests.saturating_sub(before.requests)) * i128::from(since);
+            let burst = limit.capacity() - before.capacity();
+            promise.forgive(refilled.min(limit.capacity()) + burst.max(0));
+            promise.change(limit, now);
+            ideal.change(limit, now);
+        }
+    }
+
+    /// A limit is in use no more. What was lent under it stays out; a lower rate keeps nobody from a bucket that was due
+    /// to be full, and so forgotten, earlier.
+    fn settle(&mut self) {
+        self.older.retain(|(_, until)| *until > self.now);
+        let (limit, (_, now)) = (self.loosest(), self.limiter.time(self.now));
+        for bucket in 0..self.scenario.buckets {
+            let lent = self.limiter.lent(bucket);
+            let Bucket { promise, ideal, .. } = &mut self.buckets[bucket as usize];
+            if limit == promise.limit {
+                continue;
+            }
+            promise.forgive(limit.units(lent));
+            if limit.requests < promise.limit.requests {
+                promise.pass(now);
+                promise.forgive(promise.missing());
+            }
+            promise.change(limit, now);
+            ideal.change(limit, now);
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.next.is_none()
+            && self.messages.is_empty()
+            && self.proxies.iter().all(|proxy| proxy.up && proxy.workers.iter().all(|worker| worker.flow.is_idle()))
+    }
+
+    /// What must hold when all is over.
+    fn end(&mut self) {
+        if let Some(request) = self.waiting.iter().position(Option::is_some) {
+            self.violate(format!("request {request} still waits, and nothing happens any more"));
+        }
+        for number in 0..self.proxies.len() {
+            let proxy = &self.proxies[number];
+            if let Some(worker) = proxy.workers.iter().position(|worker| !worker.flow.is_idle()) {
+                self.violate(format!("worker {worker} of proxy {number} is not idle, and nothing happens any more"));
+            }
+            let proxy = &self.proxies[number];
+            let sets = self.scenario.table_entries.div_ceil(WAYS as u64) as usize;
+            // A set and its name; the seed and the breaker. A table that was wiped may have had two seeds.
+            let most = 2 * (sets * (SET_BYTES + 64) + 256);
+            let bytes = proxy.shared.bytes();
+            if bytes > most {
+                self.violate(format!("proxy {number} keeps {bytes} bytes, at most {most} are allowed"));
+            }
+        }
+        self.check_use();
+    }
+
+    /// Where nothing goes wrong, those who ask get nearly what one bucket for all would give them.
+    fn check_use(&mut self) {
+        // A request may wait for the call before its own, too. Where costs differ, it matters who comes first.
+        let waits = 6 * self.scenario.network.delay.1 > self.scenario.timeout_ms * 1000;
+        let some_leave = self.scenario.arrivals.iter().any(|arrival| arrival.patience > 0);
+        if some_leave
+            || self.is_long
+            || !self.scenario.is_calm()
+            || self.tally.ideal < 50
+            || waits
+            || self.scenario.costs.len() > 1
+        {
+            return;
+        }
+        let Tally { admitted, ideal, .. } = self.tally;
+        // With leases, what lies idle in another proxy cannot be had for a while.
+        let idle = match self.scenario.mode {
+            Mode::Exact => 0,
+            Mode::Lease { .. } => u64::from(self.scenario.buckets) * self.scenario.limits.0[0].burst / 2,
+        };
+        if (admitted + idle) * 100 < ideal * 90 {
+            self.violate(format!("{admitted} tokens were admitted, and an ideal bucket gives {ideal}"));
+        }
+    }
+}
+
+fn told(answer: &Answer) -> String {
+    match answer {
+        Answer::Pass(_) => "passes".to_owned(),
+        Answer::Refuse(refusal) => format!("is refused with {}", refusal.status),
+    }
+}
