@@ -234,7 +234,7 @@ impl Acquired {
         let lends_what_it_may = *kept <= offer.carry.min(offer.want)
             && kept.saturating_add(*extra) <= offer.want.max(*kept)
             && (*extra == 0 || (all && *level >= 0));
-        let is_lease = (lent.size() > 0) == (*end > 0 && *valid > 0);
+        let is_lease = (*end > 0, *valid > 0) == (lent.size() > 0, lent.size() > 0);
         if !(fits && lends_what_it_may && is_lease) {
             return Err(Impossible);
         }

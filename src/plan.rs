@@ -94,7 +94,7 @@ pub enum Election {
     Won(Offer, Lending),
     /// Another call is out; its worker wakes this one.
     Lost,
-    /// Nobody can tell: shared data cannot be had.
+    /// There is no lease to call about: shared data cannot be had, or the call that is out has outlived a wait.
     Void,
 }
 
@@ -305,17 +305,18 @@ impl Plan {
                 Mode::Exact if wish == Wish::Borrow => Wish::Keep,
                 _ => wish,
             };
-            let mut offer = entry.lease.open_call(ask.limit, ask.terms(), wish, worker, now, now + timeout)?;
+            let Some(mut offer) = entry.lease.open_call(ask.limit, ask.terms(), wish, worker, now, now + timeout)
+            else {
+                // One that has outlived a wait may never end: its worker may be dead.
+                let is_late = entry.lease.call_ends + self.policy.limiter.timeout <= now + timeout;
+                return if is_late { Election::Void } else { Election::Lost };
+            };
             if let Mode::Async { .. } = ask.mode {
                 offer.debt = unsettled;
             }
-            Some((offer, entry.lease.moment()))
+            Election::Won(offer, Lending { moment: entry.lease.moment(), sent: now })
         });
-        match opened {
-            Some(Some((offer, moment))) => Election::Won(offer, Lending { moment, sent: now }),
-            Some(None) => Election::Lost,
-            None => Election::Void,
-        }
+        opened.unwrap_or(Election::Void)
     }
 
     /// How a call about a lease has ended.

@@ -43,6 +43,8 @@ pub(super) struct Line {
     wish: Option<Wish>,
     /// It is among those that may start a call.
     is_ready: bool,
+    /// It is among those for which another worker has a call out.
+    pub(super) waits_for_other: bool,
     /// Its lease is looked after.
     is_watched: bool,
 }
@@ -74,6 +76,7 @@ impl<S> Flow<S> {
             calls: Vec::new(),
             wish: None,
             is_ready: false,
+            waits_for_other: false,
             is_watched: false,
         });
         id
@@ -84,13 +87,18 @@ impl<S> Flow<S> {
         match self.owner {
             CallOwner::Request => self.start(&id, now, steps),
             CallOwner::Root if self.may_call(&id, now) => {
-                if let Some(line) = self.lines.get_mut(&id).filter(|line| !line.is_ready) {
-                    line.is_ready = true;
-                    self.ready.push(id);
-                }
+                self.make_ready(id);
                 self.wake(steps);
             }
             CallOwner::Root => {}
+        }
+    }
+
+    /// The line may start a call when the root is woken.
+    pub(super) fn make_ready(&mut self, id: LineId) {
+        if let Some(line) = self.lines.get_mut(&id).filter(|line| !line.is_ready) {
+            line.is_ready = true;
+            self.ready.push(id);
         }
     }
 
@@ -162,7 +170,10 @@ impl<S> Flow<S> {
                 for (ticket, _) in group.into_iter().rev() {
                     line.queue.push_front(ticket);
                 }
-                self.others_call.push(id.clone());
+                if !line.waits_for_other {
+                    line.waits_for_other = true;
+                    self.others_call.push(id.clone());
+                }
                 return;
             }
         };
@@ -362,6 +373,10 @@ impl<S> Flow<S> {
         if others != 0 {
             steps.push(Step::WakeOthers(others));
         }
+        if closed.waiting != others {
+            // Another plan of this worker has a line at the same bucket.
+            self.wake(steps);
+        }
         if let Some(due) = closed.due {
             self.look_after(plan, ask, due, now, steps);
         }
@@ -373,6 +388,7 @@ impl<S> Flow<S> {
         let Some(line) = self.lines.get_mut(id) else {
             return;
         };
+        line.waits_for_other = false;
         // Who is not served stands in line again, in the same order.
         for ticket in std::mem::take(&mut line.queue) {
             self.told(ticket, &id.key, State::Open);

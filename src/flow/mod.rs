@@ -218,7 +218,7 @@ impl<S> Flow<S> {
         self.woken = true;
         for id in std::mem::take(&mut self.others_call) {
             self.serve_from_pool(&id, now, &mut steps);
-            self.ready.push(id);
+            self.make_ready(id);
         }
         while !self.ready.is_empty() {
             for id in std::mem::take(&mut self.ready) {
@@ -235,8 +235,9 @@ impl<S> Flow<S> {
         let mut steps = self.woken(now);
         self.end_calls(now, &mut steps);
         self.attend(now, &mut steps);
+        let is_left = |line: &Line| !line.queue.is_empty() && !line.waits_for_other;
         let waiting: Vec<LineId> =
-            self.lines.iter().filter(|(_, line)| !line.queue.is_empty()).map(|(id, _)| id.clone()).collect();
+            self.lines.iter().filter(|(_, line)| is_left(line)).map(|(id, _)| id.clone()).collect();
         for id in waiting {
             self.start(&id, now, &mut steps);
         }

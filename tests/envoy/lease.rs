@@ -123,7 +123,7 @@ impl Run {
 
 #[test]
 fn however_the_load_moves_one_bucket_could_have_admitted_it_and_uses_hardly_more() {
-    let (runs, over_ms, below_ms) = if is_long() { (3, 10_000, 3000) } else { (1, 3500, 1000) };
+    let (runs, over_ms, below_ms) = if is_long() { (3, 15_000, 3000) } else { (1, 3500, 1000) };
     println!(
         "    {:<8} {:>10} {:>8} {:>8} {:>6} {:>6} {:>6} {:>6} {:>7} {:>6} {:>7} {:>7}",
         "load",
@@ -238,17 +238,13 @@ fn an_envoy_that_dies_takes_its_leases_along_and_adds_nothing() {
 #[test]
 fn a_lowered_limit_holds_from_then_on_but_for_what_is_lent_already() {
     let (old, new) = (LIMITS[0], Limit::per_second(100, 100));
-    let t = Instant::now();
     let mut rig = Rig::start(&lease(old), three_envoys());
-    println!("START {:?}", t.elapsed());
     let load = |per_second| Load { tenant: "acme", per_second, spread: Spread::Hopping };
     let before = under_load(&mut rig, load(700), |rig| {
         wait(1500);
-        let t = Instant::now();
         for envoy in &mut rig.envoys {
             envoy.push_policy(&lease(new)).unwrap();
         }
-        println!("PUSH {:?}", t.elapsed());
         // Calls under the old limit end.
         wait(200);
     });
@@ -263,9 +259,6 @@ fn a_lowered_limit_holds_from_then_on_but_for_what_is_lent_already() {
     );
     assert_in_every_interval(&after, |ms| lent.max(new.most_in(ms)));
     rig.assert_no_errors_logged();
-    let t = Instant::now();
-    drop(rig);
-    println!("DROP {:?}", t.elapsed());
 }
 
 #[test]
@@ -331,20 +324,22 @@ fn where_tokens_are_spent_first_nobody_waits_and_the_root_learns_of_all_of_it() 
     rig.assert_no_errors_logged();
 }
 
-/// Sends until all of `wanted` are admitted, which must not take long, and a few more, which are not.
-fn assert_admits(rig: &Rig, ports: &[u16], request: &Request, wanted: u64) {
+/// Sends until so many are admitted, which must not take long, and then some more. Gives how many were.
+fn assert_admits(rig: &Rig, ports: &[u16], request: &Request, wanted: RangeInclusive<u64>) -> u64 {
     let since = Instant::now();
     let send = |count: usize| answers(burst(ports, 16, &vec![request.clone(); count]));
     let mut admitted = 0;
-    while admitted < wanted && since.elapsed() < IDLE {
+    while admitted < *wanted.start() && since.elapsed() < IDLE {
         admitted += count(&send(50), 200);
         wait(50);
     }
-    println!("    {admitted} of {wanted} admitted after {:?}", since.elapsed());
+    println!("    {admitted} of {wanted:?} admitted after {:?}", since.elapsed());
     let last = send(50);
     admitted += count(&last, 200);
     let refused = last.iter().find(|answer| answer.status != 200);
-    assert_eq!((admitted, rig.degraded()), (wanted, 0), "admitted, degraded; refused: {refused:?}");
+    assert!(wanted.contains(&admitted), "{admitted} admitted, {wanted:?} wanted; refused: {refused:?}");
+    assert_eq!(rig.degraded(), 0);
+    admitted
 }
 
 /// Rules for each user, which lends, and for everybody, which is exact.
@@ -359,26 +354,26 @@ fn two_rules(per_user: &str, everybody: &str) -> String {
 
 #[test]
 fn a_request_that_one_rule_refuses_takes_nothing_of_the_other() {
-    // In one worker nothing comes between taking a token and putting it back. In two, a call of the other may: then the
-    // token stays spent.
-    for (concurrency, lost) in [(1, 0), (2, 5)] {
-        let options = || Options { envoys: 1, concurrency, ..Options::default() };
-        {
-            let rig = Rig::start(&two_rules("500/d", "300/d"), options());
-            assert_admits(&rig, &rig.ports(), &of("acme"), 300);
-            assert_eq!(count(&rig.send(&vec![of("acme"); 500]), 429), 500);
-            assert_root_becomes(&rig, "constant.all", "everybody", Limit::per_day(300), 0..=0);
-            assert_root_becomes(&rig, "user.acme", "per-user", Limit::per_day(500), 200 - lost..=200);
-            rig.assert_no_errors_logged();
-        }
-        let rig = Rig::start(&two_rules("100/d", "1000/d"), options());
-        for tenant in ["acme", "bob"] {
-            assert_admits(&rig, &rig.ports(), &of(tenant), 100);
-            assert_eq!(count(&rig.send(&vec![of(tenant); 300]), 429), 300);
-        }
-        assert_root_becomes(&rig, "constant.all", "everybody", Limit::per_day(1000), 800 - lost..=800);
-        rig.assert_no_errors_logged();
+    let rig = Rig::start(&two_rules("500/d", "300/d"), Options { envoys: 1, concurrency: 1, ..Options::default() });
+    assert_admits(&rig, &rig.ports(), &of("acme"), 300..=300);
+    assert_eq!(count(&rig.send(&vec![of("acme"); 500]), 429), 500);
+    assert_root_becomes(&rig, "constant.all", "everybody", Limit::per_day(300), 0..=0);
+    assert_root_becomes(&rig, "user.acme", "per-user", Limit::per_day(500), 200..=200);
+    rig.assert_no_errors_logged();
+}
+
+/// Between taking a token and putting it back, a call of the other worker may come: then the token stays spent.
+#[test]
+fn of_two_workers_and_two_rules_refused_requests_cost_hardly_a_token() {
+    let rig = Rig::start(&two_rules("100/d", "1000/d"), Options { envoys: 1, ..Options::default() });
+    let mut all = 0;
+    for tenant in ["acme", "bob", "carol"] {
+        all += assert_admits(&rig, &rig.ports(), &of(tenant), 95..=100);
+        assert_eq!(count(&rig.send(&vec![of(tenant); 300]), 429), 300);
     }
+    let left = 1000 - all as i64;
+    assert_root_becomes(&rig, "constant.all", "everybody", Limit::per_day(1000), left - 5..=left);
+    rig.assert_no_errors_logged();
 }
 
 #[test]
@@ -390,7 +385,7 @@ fn an_idle_lease_goes_back_and_another_envoy_gets_it() {
     let lent = root(&rig, "user.acme", "per-user", limit).lent;
     println!("    {lent} lent to an Envoy that goes idle");
     assert!(lent > 0, "it holds a lease");
-    assert_admits(&rig, &[second], &of("acme"), 700);
+    assert_admits(&rig, &[second], &of("acme"), 700..=700);
     assert_root_becomes(&rig, "user.acme", "per-user", limit, 0..=0);
     rig.assert_no_errors_logged();
 }

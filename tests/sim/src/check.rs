@@ -102,8 +102,17 @@ impl Promise {
 /// passed by itself.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Holding {
-    /// Ends of leases by the root's clock, and what is unspent of each.
-    lots: Vec<(u64, u64)>,
+    lots: Vec<Lot>,
+}
+
+/// Unspent tokens of one lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Lot {
+    /// From then on they may not be spent, by the root's clock.
+    until: u64,
+    /// The lease's id.
+    end: u64,
+    unspent: u64,
 }
 
 impl Holding {
@@ -113,11 +122,11 @@ impl Holding {
     /// No live lease holds so many tokens: how many are missing.
     pub fn spend(&mut self, tokens: u64, root_now: u64) -> Result<(), u64> {
         let mut missing = tokens;
-        self.lots.retain(|(end, _)| *end > root_now);
+        self.lots.retain(|lot| lot.until > root_now);
         self.lots.sort_unstable();
-        for (_, unspent) in &mut self.lots {
-            let taken = missing.min(*unspent);
-            *unspent -= taken;
+        for lot in &mut self.lots {
+            let taken = missing.min(lot.unspent);
+            lot.unspent -= taken;
             missing -= taken;
         }
         if missing == 0 { Ok(()) } else { Err(missing) }
@@ -126,28 +135,32 @@ impl Holding {
     /// The call that reported the lease `end` has brought another one. What was spent of the old one while it was out is
     /// gone from the new one.
     pub fn replace(&mut self, end: u64, carry: u64, new_end: u64, kept: u64, extra: u64) {
-        let spent = carry - self.take(end, carry);
-        let tokens = kept.saturating_sub(spent) + extra;
-        if tokens == 0 {
-            return;
-        }
+        let tokens = self.take(end, carry).min(kept) + extra;
+        self.add(Lot { until: new_end, end: new_end, unspent: tokens });
+    }
+
+    fn add(&mut self, new: Lot) {
         // Leases of one slot have one end.
-        match self.lots.iter_mut().find(|(end, _)| *end == new_end) {
-            Some((_, unspent)) => *unspent += tokens,
-            None => self.lots.push((new_end, tokens)),
+        match self.lots.iter_mut().find(|lot| (lot.end, lot.until) == (new.end, new.until)) {
+            Some(lot) => lot.unspent += new.unspent,
+            None if new.unspent > 0 => self.lots.push(new),
+            None => {}
         }
     }
 
-    /// The proxy reports what it has: of this lease so much, and of others nothing.
-    pub fn report(&mut self, end: u64, carry: u64) {
-        self.lots.retain(|(other, _)| *other == end);
-        self.lots.iter_mut().for_each(|(_, unspent)| *unspent = carry.min(*unspent));
-        self.lots.retain(|(_, unspent)| *unspent > 0);
+    /// The proxy reports what it has: of this lease so much, and of others nothing. While the call is out, it may be spent
+    /// until `until` at the latest.
+    pub fn report(&mut self, end: u64, carry: u64, until: u64) {
+        self.lots.retain(|lot| lot.end == end);
+        for lot in &mut self.lots {
+            (lot.unspent, lot.until) = (carry.min(lot.unspent), until.min(lot.until));
+        }
+        self.lots.retain(|lot| lot.unspent > 0);
     }
 
     /// The call that reported this lease has never begun.
-    pub fn restore(&mut self, end: u64, tokens: u64) {
-        self.replace(0, 0, end, 0, tokens);
+    pub fn restore(&mut self, end: u64, until: u64, tokens: u64) {
+        self.add(Lot { until: until.min(end), end, unspent: tokens });
     }
 
     /// Nobody will hear of the call that reported this lease: it is dropped.
@@ -156,12 +169,12 @@ impl Holding {
     }
 
     fn take(&mut self, end: u64, carry: u64) -> u64 {
-        let Some(at) = self.lots.iter().position(|(other, _)| *other == end) else {
+        let Some(at) = self.lots.iter().position(|lot| lot.end == end) else {
             return 0;
         };
-        let unspent = self.lots[at].1.min(carry);
-        self.lots[at].1 -= unspent;
-        if self.lots[at].1 == 0 {
+        let unspent = self.lots[at].unspent.min(carry);
+        self.lots[at].unspent -= unspent;
+        if self.lots[at].unspent == 0 {
             self.lots.swap_remove(at);
         }
         unspent
@@ -173,7 +186,7 @@ impl Holding {
 
     /// Unspent tokens of the leases that are alive.
     pub fn unspent(&self, root_now: u64) -> u64 {
-        self.lots.iter().filter(|(end, _)| *end > root_now).map(|(_, unspent)| unspent).sum()
+        self.lots.iter().filter(|lot| lot.until > root_now).map(|lot| lot.unspent).sum()
     }
 }
 

@@ -394,7 +394,8 @@ impl<'c> Small<'c> {
                     let asked = &sent.acquire;
                     if asked.want + asked.size + asked.debt > 0 || asked.hold {
                         let holding = &mut self.holdings[worker / self.ground.case.workers];
-                        holding.report(asked.end, asked.carry.min(asked.want));
+                        let until = START + self.now + asked.short_life_ms();
+                        holding.report(asked.end, asked.carry.min(asked.want), until);
                     }
                     self.messages.push(Message {
                         worker,

@@ -31,9 +31,6 @@ enum Whose {
     Zipf(u32),
 }
 
-/// The modes that are measured. (WAITS FOR THE CORE: `Mode::Lease`.)
-const MODES: &[Mode] = &[Mode::Exact];
-
 const EXACT: Mode = Mode::Exact;
 const LEASE: Mode = Mode::Lease { life_s: 300 };
 const LEASE_60: Mode = Mode::Lease { life_s: 60 };
@@ -123,7 +120,7 @@ pub fn all(out: Option<&str>, name: Option<&str>) -> bool {
         "| case | mode | requests a call | waits | use | over | stranded |\n| --- | --- | --- | --- | --- | --- | --- |"
     );
     for case in CASES.iter().filter(|case| name.is_none_or(|name| case.name.contains(name))) {
-        for (mode, use_floor, calls_floor) in case.floors.iter().filter(|(mode, ..)| MODES.contains(mode)) {
+        for (mode, use_floor, calls_floor) in case.floors {
             let watch = Watch::new(None);
             let scenario = scenario(case, *mode);
             let outcomes = World::run(&scenario, Box::new(demand(case)), true, false);

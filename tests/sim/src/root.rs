@@ -195,7 +195,7 @@ impl Root {
         let kind = if rich && small { Kind::Long } else { Kind::Short };
         let life = match kind {
             Kind::Long => call.life_ms,
-            Kind::Short => call.life_ms.min((3 * call.wait(call.capacity())).max(3000)),
+            Kind::Short => call.short_life_ms(),
         };
         let ends: Vec<u64> = self.slots.iter().filter(|slot| slot.kind == kind).map(|slot| slot.end).collect();
         let end = match ends[..] {
@@ -260,6 +260,11 @@ impl Acquire {
     pub fn wait(&self, missing: i128) -> u64 {
         let requests = i128::from(self.requests);
         ((missing + requests - 1) / requests).try_into().expect("what is missing is not negative")
+    }
+
+    /// How long a lease lives at least.
+    pub fn short_life_ms(&self) -> u64 {
+        self.life_ms.min((3 * self.wait(self.capacity())).max(3000))
     }
 
     /// The tokens that were granted.

@@ -585,13 +585,15 @@ impl<'s> World<'s> {
         let asked = &sent.acquire;
         let is_about_lease = asked.want + asked.size + asked.debt > 0 || asked.hold;
         if is_about_lease {
-            // What it does not want any more it must not spend while the call is out.
+            // What it does not want any more it must not spend while the call is out. Rule 6: nor anything after the
+            // shortest time for which a lease is given, for nobody may ever hear of the new one.
+            let until = self.limiter.time(self.now).0 + asked.short_life_ms();
             let proxy = &mut self.proxies[usize::from(spot.proxy)];
             let holding = proxy.holdings.entry(bucket).or_default();
             if proxy.wiped {
                 holding.drop(asked.end, asked.carry.saturating_sub(asked.want));
             } else {
-                holding.report(asked.end, asked.carry.min(asked.want));
+                holding.report(asked.end, asked.carry.min(asked.want), until);
             }
         }
         let way = self.scenario.network.way(self.scenario.seed, number);
@@ -689,7 +691,8 @@ impl<'s> World<'s> {
         let (spot, id, bucket, in_time) = (message.spot, message.id, message.bucket, self.now < message.ends);
         let first = !std::mem::replace(&mut message.over, true);
         let Some((body, reply)) = message.replies[usize::from(again)].clone() else { return self.done(number) };
-        if self.proxies[usize::from(spot.proxy)].up && first && in_time {
+        // Where a worker has died, its proxy goes on as if no reply had come.
+        if first && in_time && lives(&self.proxies, spot) {
             let call = self.messages[&number].sent.acquire.clone();
             let holding = self.proxies[usize::from(spot.proxy)].holdings.entry(bucket).or_default();
             match &reply {
@@ -714,14 +717,19 @@ impl<'s> World<'s> {
     fn give_up(&mut self, number: u32) {
         let Some(message) = self.messages.get_mut(&number) else { return };
         let (spot, id, bucket, refused) = (message.spot, message.id, message.bucket, message.way.refused);
+        let sent_at = message.sent_at;
+        let is_told = lives(&self.proxies, spot);
         if !std::mem::replace(&mut message.over, true) {
             let (end, carry) = (message.sent.acquire.end, message.sent.acquire.carry);
             let want = message.sent.acquire.want;
+            let until = self.limiter.clock.ms(sent_at) + message.sent.acquire.short_life_ms();
+            // Where nobody can be told, the rest is spent until the next call, but for what is not counted for long.
             if let Some(holding) = self.proxies[usize::from(spot.proxy)].holdings.get_mut(&bucket) {
                 match refused {
                     // One that never began has changed nothing.
-                    true => holding.restore(end, carry.saturating_sub(want)),
-                    false => holding.drop(end, carry),
+                    true => holding.restore(end, until, carry.saturating_sub(want)),
+                    false if is_told => holding.drop(end, carry),
+                    false => {}
                 }
             }
             note!(self, "call {number} of {} has no answer", spot.proxy);
@@ -975,6 +983,11 @@ impl<'s> World<'s> {
             self.violate(format!("{admitted} tokens were admitted, and an ideal bucket gives {ideal}"));
         }
     }
+}
+
+fn lives(proxies: &[Proxy], spot: Spot) -> bool {
+    let proxy = &proxies[usize::from(spot.proxy)];
+    proxy.up && proxy.workers[usize::from(spot.worker)].life == spot.life
 }
 
 fn told(answer: &Answer) -> String {
