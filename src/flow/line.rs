@@ -370,10 +370,10 @@ impl<S> Flow<S> {
         let random = self.random();
         let closed = plan.close_call(self.store.as_ref(), ask, lending, end, now.mono, random);
         let others = closed.waiting & !self.worker;
-        if others != 0 {
+        if others != 0 && self.owner == CallOwner::Root {
             steps.push(Step::WakeOthers(others));
         }
-        if closed.waiting != others {
+        if closed.waiting != others && self.owner == CallOwner::Root {
             // Another plan of this worker has a line at the same bucket.
             self.wake(steps);
         }

@@ -20,6 +20,9 @@ const IDLE: Ms = Ms(5_000);
 /// Large leases live this long at least, so that a call can come back before they end.
 const SHORT_LIFE: Ms = Ms(3_000);
 
+/// However fast a bucket fills, the limiter is not asked more often than this.
+const SHORTEST_PACE: Ms = Ms(10);
+
 /// Clocks run at the same rate but for this part of the time.
 const DRIFT: u64 = 1_000;
 
@@ -201,12 +204,14 @@ impl Lease {
         self.be_quiet(retry_after.min(IDLE).max(pace), cost, now, random);
     }
 
-    /// The limiter has lent less than was wanted: where it has little more than comes back until then, it is not asked
-    /// for a while.
+    /// The limiter has lent less than was wanted, and has little: it is not asked until it has what comes back in one
+    /// pace.
     pub fn was_limited(&mut self, limit: Limit, level: Level, now: Ms, random: u64) {
-        let soon = limit.requests().saturating_mul(pace(limit).0).saturating_mul(2);
-        if limit.burst() >= LENT_FREELY_FROM && level.units < i64::try_from(soon).unwrap_or(i64::MAX) {
-            self.be_quiet(pace(limit), 1, now, random);
+        let comes_back = limit.requests().saturating_mul(pace(limit).0);
+        let missing = i64::try_from(comes_back).unwrap_or(i64::MAX).saturating_sub(level.units);
+        let wait = u64::try_from(missing).unwrap_or_default().checked_div(limit.requests()).unwrap_or_default();
+        if limit.burst() >= LENT_FREELY_FROM && wait > 0 {
+            self.be_quiet(Ms(wait).clamp(SHORTEST_PACE, pace(limit)), 1, now, random);
         }
     }
 
@@ -251,7 +256,7 @@ fn small(limit: Limit) -> u64 {
 
 /// Between two questions at a bucket that has nothing: a quarter of the time to full.
 fn pace(limit: Limit) -> Ms {
-    time_to_full(limit, 4).clamp(Ms(10), Ms(1000))
+    time_to_full(limit, 4).clamp(SHORTEST_PACE, Ms(1000))
 }
 
 /// As the script has it.

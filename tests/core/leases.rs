@@ -393,9 +393,9 @@ fn a_scarce_bucket_that_has_little_is_not_asked_for_more_for_a_while() {
         assert!(lease.quiet_cost == u64::from(lease.quiet_until > Ms(0)) && !lease.denied);
         lease.quiet_until - at(0)
     };
-    // Little is less than comes back in twice the pace: 500 tokens.
-    let told = [499_999, 0, -1_000, i64::MIN, 500_000, i64::MAX].map(|units| limited(fast(), units));
-    assert_eq!(told, [250, 250, 250, 250, 0, 0].map(Ms));
+    // Little is less than comes back in one pace: 250 tokens. It is left alone until it has them.
+    let told = [249_000, 200_000, 0, -1_000, i64::MIN, 250_000, i64::MAX].map(|units| limited(fast(), units));
+    assert_eq!(told, [10, 50, 250, 250, 250, 0, 0].map(Ms));
     // A small one is asked each time.
     assert_eq!([limited(limit(64, 1, 64), 0), limited(limit(63, 1, 63), 0)], [Ms(250), Ms(0)]);
 }

@@ -63,7 +63,7 @@ struct Lends {
 const NOTHING_LENT: Lends = Lends { end: 0, valid: 0, kept: 0, extra: 0, limited: false };
 
 fn lends(end: u64, kept: u64, extra: u64) -> Lends {
-    Lends { end, valid: 3000, kept, extra, limited: false }
+    Lends { end, valid: if end > 0 { 3000 } else { 0 }, kept, extra, limited: false }
 }
 
 const NOTHING: [&str; 0] = [];
@@ -379,18 +379,19 @@ fn the_call_of_a_worker_that_has_died_is_over_at_its_own_end() {
     assert_eq!(one.comes(1500, "b", 4), ["wake"]);
     assert_eq!(one.woken(1500), ["call 1 r x.x want 12 lease 7 of 3 with 3 4x1"]);
     drop(one);
-    // What is at hand is spent all the same; who finds nothing waits to his own deadline.
+    // What is at hand is spent all the same; who finds nothing waits, until the call has outlived a wait, and then asks
+    // for himself.
     assert_eq!(other.comes(1501, "c", 1), ["c 200 1000"]);
-    assert_eq!(other.comes(1600, "d", 4), ["wake"]);
-    assert_eq!(other.woken(1600), NOTHING);
-    assert_eq!(other.tick(1620), ["d 503 timeout"]);
-    assert_eq!(other.comes(2485, "e", 4), ["wake"]);
-    assert_eq!(other.tick(2499), NOTHING);
+    assert_eq!(other.comes(1519, "d", 4), ["wake"]);
+    assert_eq!(other.woken(1519), NOTHING);
+    assert_eq!(other.tick(1520), ["call 0 r x.x want 0 4x1"]);
+    assert_eq!(other.answers(1522, 0, 900, lends(0, 0, 0), &[1]), ["d 200 900"]);
     // A second after that call was sent this worker takes its place. Nobody knows what became of the lease, so it
     // reports none, and what was left of it is gone.
-    assert_eq!(other.tick(2500), ["call 0 r x.x want 15 4x1"]);
+    assert_eq!(other.comes(2500, "e", 4), ["wake"]);
+    assert_eq!(other.woken(2500), ["call 1 r x.x want 15 4x1"]);
     assert_eq!(other.tokens("r x.x"), 0);
-    assert_eq!(other.answers(2502, 0, 900, lends(9, 0, 3), &[1]), ["e 200 903"]);
+    assert_eq!(other.answers(2502, 1, 900, lends(9, 0, 3), &[1]), ["e 200 903"]);
     assert_eq!(other.tokens("r x.x"), 3);
 }
 

@@ -41,9 +41,13 @@ struct Root {
     lent: u64,
 }
 
+/// No key is a full bucket.
 fn root(rig: &Rig, tenant: &str, rule: &str, limit: Limit) -> Root {
     let key = format!("rl:{{{tenant}}}:{rule}:default:{}:t2", limit.per_ms);
     let value: Vec<u8> = redis::cmd("GET").arg(&key).query(&mut rig.redis.operator().unwrap()).unwrap();
+    if value.is_empty() {
+        return Root { tokens: limit.burst as i64, lent: 0 };
+    }
     assert!(value.len() >= 16 && (value.len() - 16).is_multiple_of(13), "{} bytes at {key}", value.len());
     let level = f64::from_le_bytes(value[..8].try_into().unwrap());
     let tokens_of = |slot: &[u8]| slot[1..7].iter().rev().fold(0, |number, byte| (number << 8) | u64::from(*byte));
@@ -304,14 +308,14 @@ fn both_workers_share_the_one_call_that_opens_a_lease() {
 fn where_tokens_are_spent_first_nobody_waits_and_the_root_learns_of_all_of_it() {
     let limit = Limit::per_day(500);
     let policy = of_mode(r#""mode": "async", "sync_interval": "100ms","#, limit);
-    let mut rig = Rig::start(&policy, Options { limiter: Limiter::Delayed(200), ..three_envoys() });
+    let mut rig = Rig::start(&policy, Options { limiter: Limiter::Delayed(500), ..three_envoys() });
     let mut all = 0;
-    for round in 1..=3 {
+    for round in 1..=3_u8 {
         let load = Load { tenant: "acme", per_second: 1500, spread: Spread::Hopping };
         let seen = under_load(&mut rig, load, |_| wait(1000));
         let (admitted, slowest) = (admitted(&seen), p99(&seen));
         println!("    async, round {round}: {admitted} of {} admitted, p99 {slowest:?}", seen.len());
-        assert!(slowest < Duration::from_millis(100), "p99 {slowest:?} with a limiter that takes 200 ms");
+        assert!(slowest < Duration::from_millis(200), "p99 {slowest:?} with a limiter that takes 500 ms");
         all += admitted;
         assert!(all <= 3 * limit.burst, "{all} were admitted, one burst in each Envoy may be");
         assert!(round < 3 || admitted == 0, "all have heard that nothing is left, and {admitted} were admitted");
