@@ -3,7 +3,8 @@
 use crate::bucket::{Share, Standing};
 use crate::clock::Ms;
 use crate::limiter::Failure;
-use crate::policy::{Limit, Policy, Reset};
+use crate::policy::{Limit, Policy, Reset, UpstreamHeaders};
+use crate::request::Request;
 
 /// What was found out about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub enum Outcome {
 /// What the request gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It goes on; its response carries these headers instead of any of the same names.
+    /// It goes on; its response carries these headers: see [`added`].
     Pass(Vec<Header>),
     /// It is answered.
     Refuse(Refusal),
@@ -46,8 +47,34 @@ pub struct Refusal {
     pub status: u16,
     /// Response headers.
     pub headers: Vec<Header>,
-    /// Response body.
+    /// Response body. That an answer to HEAD has none is the host's care.
     pub body: String,
+    /// The same for a client that speaks gRPC.
+    pub grpc: Grpc,
+}
+
+/// A refusal in the words of gRPC, whose clients look at no HTTP status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grpc {
+    /// Which of its codes.
+    pub status: GrpcStatus,
+    /// For people; visible ASCII without `%`, so that it needs no encoding.
+    pub message: String,
+    /// When a client that retries may do so; None leaves that to the client.
+    pub pushback: Option<Ms>,
+}
+
+/// The codes of gRPC that are used here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrpcStatus {
+    /// `INVALID_ARGUMENT`: the path is malformed.
+    InvalidArgument = 3,
+    /// `PERMISSION_DENIED`: a rule refuses it.
+    PermissionDenied = 7,
+    /// `RESOURCE_EXHAUSTED`: it is limited.
+    ResourceExhausted = 8,
+    /// `UNAVAILABLE`: nobody could count it.
+    Unavailable = 14,
 }
 
 /// Says what a request gets. `unix` is the wall's time, `random` any number.
@@ -55,29 +82,28 @@ pub fn answer(policy: &Policy, outcome: &Outcome, unix: Ms, random: u64) -> Answ
     let name = |rule: &usize| policy.rules.get(*rule).map_or("", |rule| rule.name.as_str());
     match outcome {
         Outcome::Pass => Answer::Pass(Vec::new()),
-        Outcome::Malformed => refuse(400, r#"{"error":"malformed_path"}"#.to_owned(), Vec::new()),
-        Outcome::Forbidden(rule) => {
-            refuse(403, format!(r#"{{"error":"forbidden","rule":"{}"}}"#, name(rule)), Vec::new())
-        }
-        Outcome::Decided { limit, share: Share::Granted(standing), .. } => {
-            Answer::Pass(standing_headers(policy, *limit, *standing, unix))
+        Outcome::Malformed => refuse(400, GrpcStatus::InvalidArgument, "malformed_path", "", None),
+        Outcome::Forbidden(rule) => refuse(403, GrpcStatus::PermissionDenied, "forbidden", name(rule), None),
+        Outcome::Decided { rule, limit, share: Share::Granted(standing) } => {
+            let mut headers = Vec::new();
+            tell_standing(&mut headers, policy, name(rule), *limit, *standing, unix, None);
+            Answer::Pass(headers)
         }
         Outcome::Decided { rule, limit, share: Share::Refused { standing, retry_after } } => {
-            let seconds = jittered(*retry_after, policy.response.retry_after_jitter, random).seconds_up();
-            let mut headers = vec![("content-type", policy.response.content_type.clone())];
-            headers.push(("retry-after", seconds.to_string()));
-            headers.extend(standing_headers(policy, *limit, *standing, unix));
-            Answer::Refuse(Refusal {
-                status: policy.response.status,
-                headers,
-                body: fill(&policy.response.body, name(rule), seconds),
-            })
+            let name = name(rule);
+            let wait = jittered(*retry_after, policy.response.retry_after_jitter, random);
+            let seconds = decimal(wait.seconds_up());
+            let body = fill(&policy.response.body, name, &seconds);
+            let mut headers = Vec::new();
+            add(&mut headers, "content-type", policy.response.content_type.clone());
+            add(&mut headers, "retry-after", seconds);
+            tell_standing(&mut headers, policy, name, *limit, *standing, unix, Some(*retry_after));
+            let grpc = Grpc::new(GrpcStatus::ResourceExhausted, "rate_limited", name, Some(wait));
+            Answer::Refuse(Refusal { status: policy.response.status, headers, body, grpc })
         }
         Outcome::Failed(rule, failure) => {
-            let seconds = retry_after_failure(policy, *failure).seconds_up();
-            let name = name(rule);
-            let body = format!(r#"{{"error":"limiter_unavailable","rule":"{name}","retry_after":{seconds}}}"#);
-            refuse(503, body, vec![("retry-after", seconds.to_string())])
+            let wait = retry_after_failure(policy, *failure);
+            refuse(503, GrpcStatus::Unavailable, "limiter_unavailable", name(rule), Some(wait))
         }
     }
 }
@@ -90,25 +116,151 @@ fn retry_after_failure(policy: &Policy, failure: Failure) -> Ms {
     }
 }
 
-fn refuse(status: u16, body: String, mut headers: Vec<Header>) -> Answer {
-    headers.insert(0, ("content-type", "application/json".to_owned()));
-    Answer::Refuse(Refusal { status, headers, body })
+/// A refusal that the policy's `response` has no words for.
+fn refuse(status: u16, grpc: GrpcStatus, error: &str, rule: &str, wait: Option<Ms>) -> Answer {
+    let mut body = [r#"{"error":""#, error, "\""].concat();
+    if !rule.is_empty() {
+        body += &[r#","rule":""#, rule, "\""].concat();
+    }
+    let mut headers = Vec::new();
+    add(&mut headers, "content-type", "application/json".to_owned());
+    if let Some(wait) = wait {
+        let seconds = decimal(wait.seconds_up());
+        body += &[r#","retry_after":"#, seconds.as_str()].concat();
+        add(&mut headers, "retry-after", seconds);
+    }
+    body.push('}');
+    Answer::Refuse(Refusal { status, headers, body, grpc: Grpc::new(grpc, error, rule, wait) })
 }
 
-/// The family `x-ratelimit`: the burst, what is left of it, and when it is whole again.
-fn standing_headers(policy: &Policy, limit: Limit, standing: Standing, unix: Ms) -> Vec<Header> {
-    if !policy.response.x_ratelimit {
-        return Vec::new();
+#[inline(never)] // As below: from many places, and the module is to be small.
+fn add(headers: &mut Vec<Header>, name: &'static str, value: String) {
+    headers.push((name, value));
+}
+
+#[inline(never)]
+fn decimal(number: u64) -> String {
+    number.to_string()
+}
+
+impl Grpc {
+    fn new(status: GrpcStatus, error: &str, rule: &str, pushback: Option<Ms>) -> Grpc {
+        let between = if rule.is_empty() { "" } else { ": " };
+        Grpc { status, message: [error, between, rule].concat(), pushback }
     }
-    let reset = match policy.response.reset {
-        Reset::Epoch => unix + standing.reset,
-        Reset::Seconds => standing.reset,
-    };
-    vec![
-        ("x-ratelimit-limit", limit.burst().to_string()),
-        ("x-ratelimit-remaining", standing.remaining.to_string()),
-        ("x-ratelimit-reset", reset.seconds_up().to_string()),
-    ]
+}
+
+impl Refusal {
+    /// The answer where no policy has ever been valid: an error is not read as allowed.
+    pub fn without_policy() -> Refusal {
+        let grpc = Grpc::new(GrpcStatus::Unavailable, "no_policy", "", None);
+        Refusal { status: 503, headers: Vec::new(), body: String::new(), grpc }
+    }
+
+    /// Puts it into the protocol of the request. Reads a header of it, so it is called only where one is refused.
+    pub fn fit(&mut self, request: &impl Request) {
+        let Some(content_type) = request.header("content-type").and_then(|sent| grpc_type(&sent)) else {
+            return;
+        };
+        // What gRPC calls trailers alone: 200, and the status among the headers of a response without a body.
+        self.status = 200;
+        self.body.clear();
+        self.headers.retain(|(name, _)| !matches!(*name, "content-type" | "retry-after"));
+        add(&mut self.headers, "content-type", content_type.to_owned());
+        add(&mut self.headers, "grpc-status", decimal(self.grpc.status as u64));
+        add(&mut self.headers, "grpc-message", std::mem::take(&mut self.grpc.message));
+        if let Some(Ms(wait)) = self.grpc.pushback {
+            // Clients read it as an integer of 32 bits with a sign, and what is none as never.
+            add(&mut self.headers, "grpc-retry-pushback-ms", decimal(wait.min(0x7fff_ffff)));
+        }
+    }
+}
+
+/// The content type of an answer to a request of gRPC, by that of the request; None where it is none. gRPC-Web has the
+/// same statuses.
+fn grpc_type(sent: &[u8]) -> Option<&'static str> {
+    let known = ["application/grpc-web", "application/grpc"];
+    known.into_iter().find(|known| {
+        let start = sent.get(..known.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()))
+    })
+}
+
+/// Which of these headers a response gets; `sent` says whether the service has sent one of that name. Each stands
+/// instead of any of the same name.
+pub fn added<'h>(
+    policy: &Policy,
+    headers: &'h [Header],
+    sent: &dyn Fn(&str) -> bool,
+) -> impl Iterator<Item = &'h Header> + use<'h> {
+    let keep = policy.response.upstream_headers == UpstreamHeaders::Keep;
+    // Half a family would tell the service's limit with what is left of this one.
+    let is_theirs = |x: bool| keep && headers.iter().any(|(name, _)| is_x(name) == x && sent(name));
+    let (x_ratelimit, ratelimit) = (is_theirs(true), is_theirs(false));
+    headers.iter().filter(move |(name, _)| if is_x(name) { !x_ratelimit } else { !ratelimit })
+}
+
+fn is_x(name: &str) -> bool {
+    name.starts_with("x-")
+}
+
+/// The families that the policy asks for. `retry_after` is when a request that was refused fits.
+fn tell_standing(
+    headers: &mut Vec<Header>,
+    policy: &Policy,
+    rule: &str,
+    limit: Limit,
+    standing: Standing,
+    unix: Ms,
+    retry_after: Option<Ms>,
+) {
+    if policy.response.x_ratelimit {
+        // The burst, what is left of it, and when it is whole again.
+        let reset = match policy.response.reset {
+            Reset::Epoch => unix + standing.reset,
+            Reset::Seconds => standing.reset,
+        };
+        add(headers, "x-ratelimit-limit", decimal(limit.burst()));
+        add(headers, "x-ratelimit-remaining", decimal(standing.remaining));
+        add(headers, "x-ratelimit-reset", decimal(reset.seconds_up()));
+    }
+    if policy.response.ratelimit {
+        // draft-ietf-httpapi-ratelimit-headers-10. It has no word for a burst, so there is one of ours for a burst that
+        // is not the quota.
+        let mut quota = item(rule, ";q=", limit.requests());
+        parameter(&mut quota, ";w=", limit.period().seconds_up());
+        if limit.burst() != limit.requests() {
+            parameter(&mut quota, ";weir-burst=", limit.burst());
+        }
+        let mut left = item(rule, ";r=", standing.remaining);
+        if let Some(wait) = next_token(limit, standing) {
+            // Retry-After must not be the earlier of the two.
+            let wait = wait.min(retry_after.unwrap_or(wait)).max(Ms(1));
+            parameter(&mut left, ";t=", wait.seconds_up());
+        }
+        add(headers, "ratelimit-policy", quota);
+        add(headers, "ratelimit", left);
+    }
+}
+
+/// A String of RFC 9651 with a first parameter. A rule's name needs no escapes.
+fn item(rule: &str, key: &str, value: u64) -> String {
+    let mut item = ["\"", rule, "\""].concat();
+    parameter(&mut item, key, value);
+    item
+}
+
+#[inline(never)]
+fn parameter(item: &mut String, key: &str, value: u64) {
+    // An Integer of RFC 9651 has 15 digits at most.
+    item.push_str(key);
+    item.push_str(&decimal(value.min(999_999_999_999_999)));
+}
+
+/// Until there is a whole token more; None where the bucket is full, and then nothing more comes.
+fn next_token(limit: Limit, standing: Standing) -> Option<Ms> {
+    let later = limit.burst().saturating_sub(standing.remaining).checked_sub(1)?;
+    Some(standing.reset - Ms(limit.period().times(later).0.checked_div(limit.requests())?))
 }
 
 /// A wait, lengthened at random by at most so many thousandths, so that those who were refused together do not come
@@ -119,7 +271,7 @@ fn jittered(wait: Ms, thousandths: u16, random: u64) -> Ms {
 }
 
 /// Replaces `{rule}` and `{retry_after}` in one pass, so that nothing that is filled in is read again.
-fn fill(template: &str, rule: &str, retry_after: u64) -> String {
+fn fill(template: &str, rule: &str, retry_after: &str) -> String {
     let mut filled = String::with_capacity(template.len());
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
@@ -128,7 +280,7 @@ fn fill(template: &str, rule: &str, retry_after: u64) -> String {
             filled.push_str(rule);
             rest = after;
         } else if let Some(after) = after.strip_prefix("retry_after}") {
-            filled.push_str(&retry_after.to_string());
+            filled.push_str(retry_after);
             rest = after;
         } else {
             filled.push('{');

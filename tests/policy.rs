@@ -11,7 +11,7 @@ use weir::clock::Ms;
 use weir::path::Pattern;
 use weir::policy::{
     Allowance, BreakerLimits, ClassId, Credential, Environment, Idempotency, Limit, Missing, Mode, OnError, Origin,
-    Policy, Problem, Reset, Rule, Terms, Tree,
+    Policy, Problem, Reset, Rule, Terms, Tree, UpstreamHeaders,
 };
 use weir::tenant::{HashKey, Storage, Tenant};
 
@@ -225,7 +225,8 @@ fn what_the_smallest_policy_leaves_out_is_as_the_page_says() {
     let response = &policy.response;
     assert_eq!((response.status, response.content_type.as_str()), (429, "application/json"));
     assert_eq!(response.body, r#"{"error":"rate_limited","rule":"{rule}","retry_after":{retry_after}}"#);
-    assert_eq!((response.x_ratelimit, response.reset, response.retry_after_jitter), (true, Reset::Epoch, 100));
+    assert_eq!((response.x_ratelimit, response.ratelimit, response.reset), (true, false, Reset::Epoch));
+    assert_eq!((response.upstream_headers, response.retry_after_jitter), (UpstreamHeaders::Replace, 100));
 }
 
 #[test]
@@ -315,7 +316,8 @@ fn each_word_that_is_built_arrives_in_the_plan() {
     assert_eq!((response.status, response.content_type.as_str()), (503, "text/plain; charset=utf-8"));
     assert_eq!(response.body, "{rule}: come back in {retry_after} s");
     // 0.2345 is kept to three digits.
-    assert_eq!((response.x_ratelimit, response.reset, response.retry_after_jitter), (false, Reset::Seconds, 235));
+    assert_eq!((response.x_ratelimit, response.ratelimit, response.reset), (false, true, Reset::Seconds));
+    assert_eq!((response.upstream_headers, response.retry_after_jitter), (UpstreamHeaders::Keep, 235));
 }
 
 #[test]

@@ -67,6 +67,12 @@ fn the_demo_shows_the_policy_that_the_examples_hold() {
 }
 
 #[test]
+fn the_policy_of_the_patterns_is_valid() {
+    let patterns = decode(include_str!("../examples/patterns.yaml")).unwrap();
+    assert!(patterns.response.x_ratelimit && patterns.response.ratelimit);
+}
+
+#[test]
 fn its_error_is_the_one_that_people_get() {
     let said = README.split('`').find(|text| text.contains("\"10/x\" is no limit")).expect("an example of an error");
     let whole = blocks("yaml").remove(0).replace("read: unlimited", "read: 10/x");
@@ -124,7 +130,8 @@ fn its_make_targets_are_there_and_its_files_too() {
         assert!(help.lines().any(|line| line.starts_with(&format!("{target} "))), "{target} in\n{help}");
     }
     let links: Vec<&str> = README.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
-    for link in links.iter().filter(|link| !link.starts_with("http")) {
+    let is_file = |link: &&&str| !link.starts_with("http") && !link.starts_with('#');
+    for link in links.iter().filter(is_file) {
         assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(link).exists(), "{link}");
     }
 }

@@ -59,6 +59,10 @@ impl Host for Envoy {
         HttpEnd::Answer { status, body }
     }
 
+    fn has_response_header(&self, name: &str) -> bool {
+        hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name).ok().flatten().is_some()
+    }
+
     fn replace_response_header(&self, name: &str, value: &str) {
         // The map is there: this is called while the response's headers pass.
         let _ = hostcalls::set_map_value(MapType::HttpResponseHeaders, name, Some(value));

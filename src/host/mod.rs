@@ -15,7 +15,7 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, Bytes, ContextType, LogLevel, MapType};
 
-use crate::answer::{Answer, Header, Refusal};
+use crate::answer::{self, Answer, Header, Refusal};
 use crate::clock::Ms;
 use crate::flow::{CallOwner, Decision, Flow, Ticket, decide};
 use crate::limiter::HttpEnd;
@@ -33,6 +33,9 @@ trait Host {
 
     /// How a call ended, said in the callback of that call.
     fn call_end<'b>(&self, headers: usize, body_size: usize, body: &'b mut Bytes) -> HttpEnd<'b>;
+
+    /// Whether the service behind has sent a header of this name.
+    fn has_response_header(&self, name: &str) -> bool;
 
     /// Puts a header into the response instead of any of the same name.
     fn replace_response_header(&self, name: &str, value: &str);
@@ -146,8 +149,7 @@ struct Filter {
 impl HttpContext for Filter {
     fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
         let Some(plan) = &self.plan else {
-            // No policy has ever been valid: an error is not read as allowed.
-            self.stream.refuse(&Refusal { status: 503, headers: Vec::new(), body: String::new() });
+            self.stream.refuse(Refusal::without_policy());
             return Action::Pause;
         };
         #[cfg(feature = "trap")]
@@ -164,7 +166,7 @@ impl HttpContext for Filter {
                 Action::Continue
             }
             Some(Answer::Refuse(refusal)) => {
-                self.stream.refuse(&refusal);
+                self.stream.refuse(refusal);
                 Action::Pause
             }
             None => Action::Pause,
@@ -172,8 +174,8 @@ impl HttpContext for Filter {
     }
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
-        if let State::Passed(headers) = &*self.stream.state.borrow() {
-            for (name, value) in headers {
+        if let (State::Passed(headers), Some(plan)) = (&*self.stream.state.borrow(), &self.plan) {
+            for (name, value) in answer::added(&plan.policy, headers, &|name| HOST.has_response_header(name)) {
                 HOST.replace_response_header(name, value);
             }
         }
@@ -199,12 +201,14 @@ impl Stream {
                 // Fails only for a kind of stream that is not HTTP.
                 let _ = hostcalls::resume_http_request();
             }
-            Answer::Refuse(refusal) => self.refuse(&refusal),
+            Answer::Refuse(refusal) => self.refuse(refusal),
         }
     }
 
-    fn refuse(&self, refusal: &Refusal) {
+    /// Answers the request, whose headers can be read as long as it is paused.
+    fn refuse(&self, mut refusal: Refusal) {
         self.state.replace(State::Over);
+        refusal.fit(&HostRequest);
         let headers = refusal.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let _ = hostcalls::send_http_response(refusal.status.into(), headers, Some(refusal.body.as_bytes()));
     }

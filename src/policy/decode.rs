@@ -5,7 +5,9 @@ use std::ops::RangeInclusive;
 use super::problem::{Found, Path, Problem};
 use super::read::{Fields, Reader, Words};
 use super::tree::Tree;
-use super::{BreakerLimits, Credential, Environment, Limit, Limiter, Policy, Reset, Response, classes, rules};
+use super::{
+    BreakerLimits, Credential, Environment, Limit, Limiter, Policy, Reset, Response, UpstreamHeaders, classes, rules,
+};
 use crate::clock::Ms;
 use crate::tenant::HashKey;
 
@@ -30,8 +32,8 @@ const ENTRIES: RangeInclusive<u64> = 64..=16_777_216;
 const PROXIES: RangeInclusive<u64> = 1..=100_000;
 
 const RESPONSE: Words = Words {
-    built: &["status", "content_type", "body", "headers", "reset", "retry_after_jitter"],
-    later: &["upstream_headers"],
+    built: &["status", "content_type", "body", "headers", "reset", "upstream_headers", "retry_after_jitter"],
+    later: &[],
 };
 
 /// The longest wait for a limiter; beyond it a request is better answered.
@@ -239,7 +241,9 @@ impl Default for Response {
             content_type: "application/json".to_owned(),
             body: r#"{"error":"rate_limited","rule":"{rule}","retry_after":{retry_after}}"#.to_owned(),
             x_ratelimit: true,
+            ratelimit: false,
             reset: Reset::Epoch,
+            upstream_headers: UpstreamHeaders::Replace,
             retry_after_jitter: 100,
         }
     }
@@ -251,30 +255,40 @@ fn response(reader: &mut Reader, tree: &Tree, path: &Path) -> Option<Response> {
     let status = fields.get("status").and_then(|(tree, path)| status(reader, &path, tree));
     let content_type = fields.get("content_type").and_then(|(tree, path)| header_value(reader, &path, tree));
     let body = fields.get("body").and_then(|(tree, path)| reader.text(&path, tree, "write the body as a text"));
-    let x_ratelimit = fields.get("headers").and_then(|(tree, path)| x_ratelimit(reader, &path, tree));
+    let headers = fields.get("headers").and_then(|(tree, path)| families(reader, &path, tree));
     let reset = fields.get("reset").and_then(|(tree, path)| {
         reader.word(&path, tree, &[("epoch", Reset::Epoch), ("seconds", Reset::Seconds)], &[])
+    });
+    let upstream_headers = fields.get("upstream_headers").and_then(|(tree, path)| {
+        const WORDS: [(&str, UpstreamHeaders); 2] =
+            [("replace", UpstreamHeaders::Replace), ("keep", UpstreamHeaders::Keep)];
+        reader.word(&path, tree, &WORDS, &[])
     });
     let jitter = fields.get("retry_after_jitter").and_then(|(tree, path)| {
         const WANTED: &str = "write a part from 0 to 1, such as 0.1";
         reader.thousandths(&path, tree, 0.0..=1.0, "is outside 0 to 1", WANTED)
     });
     let default = Response::default();
+    let (x_ratelimit, ratelimit) = headers.unwrap_or((default.x_ratelimit, default.ratelimit));
     Some(Response {
         status: status.unwrap_or(default.status),
         content_type: content_type.unwrap_or(default.content_type),
         body: body.map_or(default.body, str::to_owned),
-        x_ratelimit: x_ratelimit.unwrap_or(default.x_ratelimit),
+        x_ratelimit,
+        ratelimit,
         reset: reset.unwrap_or(default.reset),
+        upstream_headers: upstream_headers.unwrap_or(default.upstream_headers),
         retry_after_jitter: jitter.unwrap_or(default.retry_after_jitter),
     })
 }
 
-/// Whether the family stands in the list of those to send.
-fn x_ratelimit(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<bool> {
-    let mut listed = false;
-    for (path, item) in reader.list(path, tree, "write a list: [x-ratelimit] or []")? {
-        listed |= reader.word(&path, item, &[("x-ratelimit", ())], &["ratelimit"]).is_some();
+/// Whether `x-ratelimit`, and whether `ratelimit`, stands in the list of families to send.
+fn families(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<(bool, bool)> {
+    const WORDS: [(&str, (bool, bool)); 2] = [("x-ratelimit", (true, false)), ("ratelimit", (false, true))];
+    let mut listed = (false, false);
+    for (path, item) in reader.list(path, tree, "write a list: [x-ratelimit], [x-ratelimit, ratelimit] or []")? {
+        let (x_ratelimit, ratelimit) = reader.word(&path, item, &WORDS, &[]).unwrap_or_default();
+        listed = (listed.0 || x_ratelimit, listed.1 || ratelimit);
     }
     Some(listed)
 }

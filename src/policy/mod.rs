@@ -272,10 +272,23 @@ pub struct Response {
     pub body: String,
     /// Whether `x-ratelimit-limit`, `-remaining` and `-reset` are sent.
     pub x_ratelimit: bool,
+    /// Whether `ratelimit-policy` and `ratelimit` are sent.
+    pub ratelimit: bool,
     /// How `x-ratelimit-reset` is told.
     pub reset: Reset,
+    /// What becomes of the same headers of the service behind.
+    pub upstream_headers: UpstreamHeaders,
     /// Added to Retry-After at random: at most this many thousandths of the wait.
     pub retry_after_jitter: u16,
+}
+
+/// What becomes of limit headers that the service behind has sent itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamHeaders {
+    /// Those of this proxy stand in their place.
+    Replace,
+    /// They stay. A family of which the service has sent a header is the service's.
+    Keep,
 }
 
 /// How a reset is told.

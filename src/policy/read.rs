@@ -258,11 +258,24 @@ impl Reader {
         built: &[(&'static str, T)],
         later: &[&'static str],
     ) -> Option<T> {
-        let known = built.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+        let words: Vec<&'static str> = built.iter().map(|(word, _)| *word).collect();
+        let index = self.word_index(path, tree, &words, later)?;
+        built.get(index).map(|(_, value)| *value)
+    }
+
+    #[inline(never)]
+    fn word_index(
+        &mut self,
+        path: &Path,
+        tree: &Tree,
+        built: &[&'static str],
+        later: &[&'static str],
+    ) -> Option<usize> {
+        let known = built.join(", ");
         let wanted = if built.len() == 1 { format!("write {known}") } else { format!("write one of: {known}") };
         let text = self.text(path, tree, &wanted)?;
-        if let Some((_, value)) = built.iter().find(|(word, _)| *word == text) {
-            return Some(*value);
+        if let Some(index) = built.iter().position(|word| *word == text) {
+            return Some(index);
         }
         match later.iter().find(|word| **word == text) {
             Some(word) => self.note(path, Found::Ours(word), "is not built yet", wanted),

@@ -5,10 +5,12 @@
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(clippy::disallowed_methods, reason = "the bans are for the core; this is outside")]
 
+mod answer;
 mod canary;
 mod chaos;
 mod failure;
 mod lease;
+mod lifecycle;
 mod limit;
 mod load;
 mod policy;

@@ -32,6 +32,8 @@ pub struct Options<'a> {
     pub env: &'a [(&'a str, &'a str)],
     pub basic_auth: Option<&'a str>,
     pub upstream_headers: &'a [(&'a str, &'a str)],
+    /// The service behind, if it is not the peer.
+    pub upstream_port: Option<u16>,
     pub expect_ready: bool,
     pub concurrency: u32,
     pub module: PathBuf,
@@ -48,6 +50,7 @@ impl Default for Options<'_> {
             env: &[],
             basic_auth: None,
             upstream_headers: &[],
+            upstream_port: None,
             expect_ready: true,
             concurrency: 2,
             module: module(),
@@ -62,7 +65,7 @@ pub struct Rig {
     pub peer: Peer,
     pub webdis: Webdis,
     pub redis: Redis,
-    _scratch: Scratch,
+    scratch: Scratch,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -103,8 +106,8 @@ impl Rig {
             Limiter::Answering(status, body) => vec![Answer { status, body }],
             _ => Vec::new(),
         };
-        let peers =
-            PeerOptions { upstream_headers: options.upstream_headers, delayed: &delayed, answering: &answering };
+        let upstream_headers = options.upstream_headers;
+        let peers = PeerOptions { upstream_headers, delayed: &delayed, answering: &answering, over_http2: &[] };
         let peer = Peer::start(&scratch, peers).unwrap();
         let limiter_port = match options.limiter {
             Limiter::Webdis => webdis.port(),
@@ -115,13 +118,20 @@ impl Rig {
         };
         let envoys = (0..options.envoys)
             .map(|_| {
-                let base = EnvoyOptions::new(&options.module, "", peer.upstream_port(), limiter_port);
+                let upstream_port = options.upstream_port.unwrap_or(peer.upstream_port());
+                let base = EnvoyOptions::new(&options.module, "", upstream_port, limiter_port);
                 let Options { env, expect_ready, concurrency, .. } = options;
                 let options = EnvoyOptions { listeners, env, drain_s: 10, expect_ready, concurrency, ..base };
                 Envoy::start(&scratch, options).unwrap()
             })
             .collect();
-        Rig { envoys, peer, webdis, redis, _scratch: scratch, _turn: turn }
+        Rig { envoys, peer, webdis, redis, scratch, _turn: turn }
+    }
+
+    /// Starts a way to the first Envoy that speaks HTTP/2 to it.
+    pub fn over_http2(&self) -> Peer {
+        let to = [self.envoys[0].port()];
+        Peer::start(&self.scratch, PeerOptions { over_http2: &to, ..PeerOptions::default() }).unwrap()
     }
 
     pub fn ports(&self) -> Vec<u16> {

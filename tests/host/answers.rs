@@ -80,6 +80,13 @@ fn rows() -> Vec<Row> {
         changed("the reset can be a wait",                          with_response("reset", json!("seconds")), ["GET", "/v1/items", "u1"], Some((U1, grants(59, &[1]))),
             "200 | server: upstream | x-ratelimit-limit: 60 | x-ratelimit-remaining: 59 | x-ratelimit-reset: 1 | hello"),
         changed("without families a passed response is untouched",  with_response("headers", json!([])), ["GET", "/v1/items", "u1"], Some((U1, grants(59, &[1]))), UNTOUCHED),
+        changed("the family of the draft names the rule",           with_response("headers", json!(["ratelimit"])), ["GET", "/v1/items", "u1"], Some((U1, grants(59, &[1]))),
+            "200 | server: upstream | x-ratelimit-limit: 7 | ratelimit-policy: \"per-user\";q=60;w=60 | ratelimit: \"per-user\";r=59;t=1 | hello"),
+        changed("both families can be sent, on refusals as well",   with_response("headers", json!(["x-ratelimit", "ratelimit"])), ["GET", "/v1/items", "u1"], limited(),
+            "429 | content-type: application/json | retry-after: 1 | x-ratelimit-limit: 60 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 1700000060 | ratelimit-policy: \"per-user\";q=60;w=60 | ratelimit: \"per-user\";r=0;t=1 | {\"error\":\"rate_limited\",\"rule\":\"per-user\",\"retry_after\":1}"),
+        changed("a family that the service has sent can be kept",   vec![("/response", json!({"headers": ["x-ratelimit", "ratelimit"], "upstream_headers": "keep"}))], ["GET", "/v1/items", "u1"], Some((U1, grants(59, &[1]))),
+            "200 | server: upstream | x-ratelimit-limit: 7 | ratelimit-policy: \"per-user\";q=60;w=60 | ratelimit: \"per-user\";r=59;t=1 | hello"),
+        changed("a refusal is no answer of the service",            with_response("upstream_headers", json!("keep")), ["GET", "/v1/items", "u1"], limited(), LIMITED),
         changed("without families a refusal still says when",       with_response("headers", json!([])), ["GET", "/v1/items", "u1"], limited(),
             "429 | content-type: application/json | retry-after: 1 | {\"error\":\"rate_limited\",\"rule\":\"per-user\",\"retry_after\":1}"),
     ]
@@ -171,4 +178,43 @@ fn retry_after_is_jittered_upward_and_no_further_than_the_policy_says() {
     }
     assert!(seen.iter().all(|seconds| (3600..=5400).contains(seconds)), "{seen:?}");
     assert!(seen.len() > 5, "every VM has a seed of its own: {seen:?}");
+}
+
+/// Sends a request of gRPC and gives what its client sees, after the limiter's reply if it is asked.
+fn grpc(proxy: &Proxy, root: u32, path: &str, reply: Option<&str>) -> String {
+    let headers =
+        [(":method", "POST"), (":path", path), ("x-user-id", "u1"), ("content-type", "application/grpc+proto")];
+    let stream = proxy.request(root, &headers);
+    if let Some(reply) = reply {
+        assert_eq!(proxy.phase(stream), Phase::Paused);
+        proxy.run();
+        proxy.answer(reply);
+    }
+    proxy.sees(stream)
+}
+
+#[test]
+fn a_request_of_grpc_is_refused_by_status_and_without_a_body() {
+    with_policy(&[], |proxy, root| {
+        assert_eq!(grpc(proxy, root, "/pkg.Service/Call", Some(&grants(59, &[1]))), passed(59), "it is counted as any");
+        let limits = "x-ratelimit-limit: 60 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 1700000060";
+        let limited = format!(
+            "200 | {limits} | content-type: application/grpc | grpc-status: 8 | grpc-message: rate_limited: per-user \
+             | grpc-retry-pushback-ms: 1000 | "
+        );
+        assert_eq!(grpc(proxy, root, "/pkg.Service/Call", Some(&grants(0, &[0]))), limited, "while it waits");
+        assert_eq!(grpc(proxy, root, "/pkg.Service/Call", None), limited, "at once");
+        let forbidden = "200 | content-type: application/grpc | grpc-status: 7 | grpc-message: forbidden: per-user | ";
+        assert_eq!(grpc(proxy, root, "/admin/x", None), forbidden);
+        let malformed = "200 | content-type: application/grpc | grpc-status: 3 | grpc-message: malformed_path | ";
+        assert_eq!(grpc(proxy, root, "/pkg%zz/Call", None), malformed);
+        let failed = "200 | content-type: application/grpc | grpc-status: 14 \
+            | grpc-message: limiter_unavailable: per-user | grpc-retry-pushback-ms: 1000 | ";
+        assert_eq!(grpc(proxy, root, "/v1/reports/7/export", Some("no reply")), failed);
+    });
+    in_vm(|proxy| {
+        let root = proxy.root_without_policy();
+        let nothing = "200 | content-type: application/grpc | grpc-status: 14 | grpc-message: no_policy | ";
+        assert_eq!(grpc(proxy, root, "/pkg.Service/Call", None), nothing);
+    });
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::fake::Phase;
 use crate::policy::{NO_LEASE, asks_of_u1, grants, lease, lends, local, long, policy};
-use crate::proxy::{Proxy, in_vm};
+use crate::proxy::{Proxy, in_vm, with_policy};
 use crate::space::Space;
 use crate::vms::Vm;
 
@@ -27,6 +27,9 @@ fn sent(proxy: &Proxy, root: u32, method: &str) -> u32 {
 }
 
 const NOTHING: [&str; 0] = [];
+
+/// Read of a request that is refused, and of no other: a client of gRPC is told in its own words.
+const CONTENT_TYPE: &str = "get_header request content-type";
 
 #[test]
 fn a_request_that_is_exempt_by_its_method_costs_one_header() {
@@ -66,7 +69,7 @@ fn a_refused_request_costs_its_headers_and_the_answer() {
         ]));
         proxy.trace();
         proxy.request(root, &[(":method", "GET"), (":path", "/")]);
-        assert_eq!(proxy.trace(), ["get_header request x-user-id", "send_local_response 403"]);
+        assert_eq!(proxy.trace(), ["get_header request x-user-id", CONTENT_TYPE, "send_local_response 403"]);
     });
 }
 
@@ -147,6 +150,7 @@ fn one_more_in_a_group_costs_its_headers_the_time_and_its_end() {
                 "set_effective_context 2",
                 "continue_stream",
                 "set_effective_context 3",
+                CONTENT_TYPE,
                 "send_local_response 429",
             ]
         );
@@ -182,7 +186,7 @@ fn a_failure_costs_the_breaker_and_a_counter_more_and_now_and_then_a_line_of_log
             ];
             calls.extend(log);
             let name_stream = format!("set_effective_context {stream}");
-            calls.extend([name_stream.as_str(), "send_local_response 503"]);
+            calls.extend([name_stream.as_str(), CONTENT_TYPE, "send_local_response 503"]);
             assert_eq!(proxy.trace(), calls);
         }
     });
@@ -207,7 +211,7 @@ fn a_request_of_a_bucket_that_is_known_to_be_dry_costs_one_read() {
         proxy.get(root, "u1");
         proxy.run();
         proxy.answer(grants(0, &[0]));
-        assert_arrives(proxy, root, &["get_shared_data table", "send_local_response 429"]);
+        assert_arrives(proxy, root, &["get_shared_data table", CONTENT_TYPE, "send_local_response 429"]);
     });
 }
 
@@ -218,7 +222,7 @@ fn a_request_of_a_local_bucket_costs_one_read_and_one_write_and_no_write_where_i
         let stream = assert_arrives(proxy, root, &["get_shared_data table", "set_shared_data table"]);
         assert_eq!(proxy.phase(stream), Phase::Passed);
         proxy.gets(root, "u1", 29);
-        assert_arrives(proxy, root, &["get_shared_data table", "send_local_response 429"]);
+        assert_arrives(proxy, root, &["get_shared_data table", CONTENT_TYPE, "send_local_response 429"]);
     });
 }
 
@@ -235,7 +239,11 @@ fn a_request_while_the_limiter_is_left_alone_costs_one_read_and_a_counter() {
             }
             let counter = "increment_metric rl.degraded.breaker";
             match on_error {
-                "deny" => assert_arrives(proxy, root, &["get_shared_data table", counter, "send_local_response 503"]),
+                "deny" => assert_arrives(
+                    proxy,
+                    root,
+                    &["get_shared_data table", counter, CONTENT_TYPE, "send_local_response 503"],
+                ),
                 "allow" => assert_arrives(proxy, root, &["get_shared_data table", counter]),
                 _ => {
                     let own = ["get_shared_data table", "get_shared_data table", "set_shared_data table", counter];
@@ -418,12 +426,36 @@ fn a_request_of_a_dry_key_costs_one_read_while_the_limiter_is_not_to_be_asked() 
         proxy.run();
         proxy.trace();
         proxy.answer(lends(0, NO_LEASE, &[0]));
-        let refused = ["set_effective_context 2", "send_local_response 429"];
+        let refused = ["set_effective_context 2", CONTENT_TYPE, "send_local_response 429"];
         assert_eq!(proxy.trace(), [&REPLY[..], &CHANGE, &refused].concat());
         for ms in [0, 100, 149] {
             proxy.advance(ms);
-            assert_arrives(proxy, root, &[&LOOK[..], &["send_local_response 429"]].concat());
+            assert_arrives(proxy, root, &[&LOOK[..], &[CONTENT_TYPE, "send_local_response 429"]].concat());
         }
         assert_eq!(proxy.counts()["rl.limiter.main.calls"], 1);
     });
+}
+
+#[test]
+fn services_own_headers_are_looked_for_only_where_they_are_kept() {
+    let both = json!(["x-ratelimit", "ratelimit"]);
+    for (word, looked_for) in [
+        ("replace", vec![]),
+        // One of a family is enough, and the rest of it is not looked for.
+        ("keep", vec!["x-ratelimit-limit", "ratelimit-policy", "ratelimit"]),
+    ] {
+        let response = json!({"headers": both, "upstream_headers": word});
+        with_policy(&[("/response", response)], |proxy, root| {
+            let stream = proxy.get(root, "u1");
+            proxy.run();
+            proxy.answer(grants(59, &[1]));
+            proxy.trace();
+            proxy.serve(stream);
+            let trace = proxy.trace();
+            let looked: Vec<String> = looked_for.iter().map(|name| format!("get_header response {name}")).collect();
+            assert!(trace.starts_with(&looked), "{word}: {trace:?}");
+            let written = if word == "keep" { 2 } else { 5 };
+            assert_eq!(trace.len(), looked.len() + written, "{word}: {trace:?}");
+        });
+    }
 }

@@ -18,6 +18,8 @@ pub struct PeerOptions<'a> {
     pub delayed: &'a [Delay],
     /// Limiters that say always the same.
     pub answering: &'a [Answer<'a>],
+    /// Ports to which requests are forwarded over HTTP/2, as they come.
+    pub over_http2: &'a [u16],
 }
 
 /// A listener that holds each request for a time and then forwards it, once.
@@ -41,6 +43,7 @@ pub struct Peer {
     upstream: ReservedPort,
     delayed: Vec<ReservedPort>,
     answering: Vec<ReservedPort>,
+    over_http2: Vec<ReservedPort>,
 }
 
 impl Peer {
@@ -54,6 +57,7 @@ impl Peer {
         let upstream = ReservedPort::new()?;
         let delayed = reserve(options.delayed.len())?;
         let answering = reserve(options.answering.len())?;
+        let over_http2 = reserve(options.over_http2.len())?;
 
         let mut listeners = vec![upstream_listener(&upstream, options.upstream_headers)];
         let mut clusters = Vec::new();
@@ -64,6 +68,12 @@ impl Peer {
         }
         for (index, (port, answer)) in answering.iter().zip(options.answering).enumerate() {
             listeners.push(answering_listener(&format!("answering_{index}"), port, answer));
+        }
+        for (index, (port, to)) in over_http2.iter().zip(options.over_http2).enumerate() {
+            let name = format!("over_http2_{index}");
+            let route = json!({"match": {"prefix": "/"}, "route": {"cluster": name, "timeout": "0s"}});
+            listeners.push(streaming_listener(&name, port, &[], route));
+            clusters.push(http2_cluster(&name, *to));
         }
         let config = json!({
             "node": {"id": "peer", "cluster": "peer"},
@@ -87,7 +97,7 @@ impl Peer {
             let name = "listener_manager.listener_create_success";
             crate::proxy::stats(admin_port, name).get(name) == Some(&wanted)
         })?;
-        Ok(Peer { proxy, upstream, delayed, answering })
+        Ok(Peer { proxy, upstream, delayed, answering, over_http2 })
     }
 
     /// The service that is protected: 200 and `ok` to everything.
@@ -109,6 +119,14 @@ impl Peer {
     /// There is none.
     pub fn answering_port(&self, index: usize) -> u16 {
         self.answering[index].number()
+    }
+
+    /// The listener of `over_http2[index]`, for clients that speak HTTP/1.1.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn over_http2_port(&self, index: usize) -> u16 {
+        self.over_http2[index].number()
     }
 
     /// How many requests the service has seen.
@@ -210,13 +228,19 @@ fn listener(name: &str, port: &ReservedPort, filters: &[Value], route: Value) ->
             "max_request_bytes": 1 << 24,
         },
     });
+    let filters: Vec<Value> = std::iter::once(&buffer).chain(filters).cloned().collect();
+    streaming_listener(name, port, &filters, route)
+}
+
+/// A listener with one route, which forwards bodies as they come.
+fn streaming_listener(name: &str, port: &ReservedPort, filters: &[Value], route: Value) -> Value {
     let router = json!({
         "name": "envoy.filters.http.router",
         "typed_config": {
             "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
         },
     });
-    let filters: Vec<&Value> = std::iter::once(&buffer).chain(filters).chain([&router]).collect();
+    let filters: Vec<&Value> = filters.iter().chain([&router]).collect();
     json!({
         "name": name,
         "address": address(port.number()),
@@ -248,6 +272,17 @@ fn cluster(name: &str, port: u16) -> Value {
             {"lb_endpoints": [{"endpoint": {"address": address(port)}}]},
         ]},
     })
+}
+
+fn http2_cluster(name: &str, port: u16) -> Value {
+    let mut cluster = cluster(name, port);
+    cluster["typed_extension_protocol_options"] = json!({
+        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+            "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+            "explicit_http_config": {"http2_protocol_options": {}},
+        },
+    });
+    cluster
 }
 
 fn address(port: u16) -> Value {

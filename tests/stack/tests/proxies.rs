@@ -66,6 +66,7 @@ fn the_peer_plays_the_service_and_limiters_that_are_slow_or_wrong() {
             upstream_headers: &[("x-ratelimit-limit", "7")],
             delayed: &[Delay { to: webdis.port(), by_ms: 150 }],
             answering: &[Answer { status: 500, body: "broken" }, Answer { status: 200, body: &long }],
+            ..PeerOptions::default()
         },
     )
     .unwrap();
