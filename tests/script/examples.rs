@@ -73,12 +73,12 @@ fn a_lease_is_opened_carried_on_and_given_back() {
     // A quarter of what is lent freely.
     assert_eq!(bucket.call(0, &wants(400)), [875, SHORT_MS, 0, 125, 0, 0]);
     // 25 were spent in a second. Nothing has come meanwhile, since all that is not lent is there. The other 100 go on in
-    // a slot that ends a life after the old one, which is gone.
+    // a slot that ends a life from now, since the old one is empty and forgotten.
     let call = holding(SHORT_MS, 125, 100, wants(120));
-    assert_eq!(bucket.call(1000, &call), [855, 2 * SHORT_MS, 100, 20, 0, 0]);
-    assert_eq!(bucket.slots(), [(2 * SHORT_MS as u64, 120)]);
+    assert_eq!(bucket.call(1000, &call), [855, 1000 + SHORT_MS, 100, 20, 0, 0]);
+    assert_eq!(bucket.slots(), [(1000 + SHORT_MS as u64, 120)]);
     // 110 come back at once; what was spent comes back at the rate.
-    let call = holding(2 * SHORT_MS, 120, 110, wants(0));
+    let call = holding(1000 + SHORT_MS, 120, 110, wants(0));
     assert_eq!(bucket.call(1000, &call), [965, 0, 0, 0, 0, 0]);
     assert_eq!(bucket.slots(), []);
 }
