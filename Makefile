@@ -38,7 +38,7 @@ module: packages ## Build the module, $(MODULE)
 	@cargo build --quiet --release --lib --target wasm32-wasip1 --package weir
 	@echo "    $(MODULE): $$(stat -c %s $(MODULE)) bytes"
 
-test: lint test-core test-system test-fuzz ## Everything that must hold, lint included
+test: lint test-core test-sim test-system test-fuzz ## Everything that must hold, lint included
 
 lint: packages ## Format and clippy, natively and for wasm
 	$(call say,format and clippy)
@@ -62,7 +62,19 @@ chaos: module trapping-module $(ENVOY) ## Break everything under steady load, le
 
 test-system: module trapping-module $(ENVOY) ## The script in Redis, the filter on a fake host, the module in real Envoys, the README
 	$(call say,policies, the script, the fake host, real Envoys, the README)
-	@cargo test --workspace --lib --tests --examples
+	@cargo test --workspace --exclude weir-sim --lib --tests --examples
+
+SIM = cargo run --quiet --profile sim --package weir-sim --bin sim --
+
+sim: packages ## Simulate: make sim SEEDS=100000, or SEED=n to see one that has failed, cut down
+	@$(SIM) $(if $(SEED),SEED=$(SEED),SEEDS=$(or $(SEEDS),100000) JOBS=2)
+
+mutants: packages ## Break the code on purpose, a rule at a time: the simulator notices each
+	@cargo test --profile sim --package weir-sim --test mutants -- --include-ignored --nocapture
+
+test-sim: packages ## Minutes of the simulator, at random and exhaustively, and then with the code broken on purpose
+	$(call say,the simulator, and mutants of the code)
+	@cargo test --profile sim --package weir-sim --lib --tests -- --include-ignored
 
 test-fuzz: fuzz-targets ## Replay what each fuzz target has in git, then run it for 30 s; two at once
 	$(call say,$(FUZZ_TARGETS): 30 s each)
@@ -113,4 +125,4 @@ $(BINDGEN): | packages
 	@cargo install --quiet wasm-bindgen-cli --version $(BINDGEN_VERSION) --root $(TOOLS)/wasm-bindgen --force
 	@touch $@
 
-.PHONY: help run module trapping-module chaos test lint test-core test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets clean packages
+.PHONY: help run module trapping-module chaos test lint test-core sim mutants test-sim test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets clean packages

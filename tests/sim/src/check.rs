@@ -69,6 +69,12 @@ impl Promise {
         fits
     }
 
+    pub fn take_if(&mut self, fits: bool, tokens: u64, at: u64) {
+        if fits {
+            self.take(tokens, at);
+        }
+    }
+
     pub fn pass(&mut self, at: u64) {
         let grown = i128::from(at.saturating_sub(self.at)) * i128::from(self.limit.requests);
         self.level = self.limit.capacity().min(self.level + grown);
@@ -103,6 +109,10 @@ impl Promise {
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Holding {
     lots: Vec<Lot>,
+    /// Tokens that were never spent, because their leases ended or were forgotten.
+    lapsed: u64,
+    /// Counts the calls that have reported it: what becomes of one that was given up before the next does not matter.
+    pub turn: u32,
 }
 
 /// Unspent tokens of one lease.
@@ -122,7 +132,7 @@ impl Holding {
     /// No live lease holds so many tokens: how many are missing.
     pub fn spend(&mut self, tokens: u64, root_now: u64) -> Result<(), u64> {
         let mut missing = tokens;
-        self.lots.retain(|lot| lot.until > root_now);
+        self.keep(|lot| lot.until > root_now);
         self.lots.sort_unstable();
         for lot in &mut self.lots {
             let taken = missing.min(lot.unspent);
@@ -135,8 +145,15 @@ impl Holding {
     /// The call that reported the lease `end` has brought another one. What was spent of the old one while it was out is
     /// gone from the new one.
     pub fn replace(&mut self, end: u64, carry: u64, new_end: u64, kept: u64, extra: u64) {
-        let tokens = self.take(end, carry).min(kept) + extra;
-        self.add(Lot { until: new_end, end: new_end, unspent: tokens });
+        let unspent = self.take(end, carry);
+        self.lapsed += unspent.saturating_sub(kept);
+        self.add(Lot { until: new_end, end: new_end, unspent: unspent.min(kept) + extra });
+    }
+
+    fn keep(&mut self, keep: impl Fn(&Lot) -> bool) {
+        let lapsed: u64 = self.lots.iter().filter(|lot| !keep(lot)).map(|lot| lot.unspent).sum();
+        self.lapsed += lapsed;
+        self.lots.retain(keep);
     }
 
     fn add(&mut self, new: Lot) {
@@ -148,12 +165,13 @@ impl Holding {
         }
     }
 
-    /// The proxy reports what it has: of this lease so much, and of others nothing. While the call is out, it may be spent
-    /// until `until` at the latest.
-    pub fn report(&mut self, end: u64, carry: u64, until: u64) {
-        self.lots.retain(|lot| lot.end == end);
+    /// The proxy reports what it has: of this lease so much, and of others nothing. What it does not want of it goes back,
+    /// and while the call is out, the rest may be spent until `until` at the latest.
+    pub fn report(&mut self, end: u64, carry: u64, want: u64, until: u64) {
+        self.turn += 1;
+        self.keep(|lot| lot.end == end && carry > 0);
         for lot in &mut self.lots {
-            (lot.unspent, lot.until) = (carry.min(lot.unspent), until.min(lot.until));
+            (lot.unspent, lot.until) = (carry.min(want).min(lot.unspent), until.min(lot.until));
         }
         self.lots.retain(|lot| lot.unspent > 0);
     }
@@ -182,6 +200,11 @@ impl Holding {
 
     pub fn clear(&mut self) {
         self.lots.clear();
+    }
+
+    /// Unspent tokens, of leases that have ended, too.
+    pub fn ever_unspent(&self) -> u64 {
+        self.lapsed + self.lots.iter().map(|lot| lot.unspent).sum::<u64>()
     }
 
     /// Unspent tokens of the leases that are alive.

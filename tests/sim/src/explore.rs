@@ -24,7 +24,7 @@ use crate::root::{Reply, Root};
 use crate::scenario::{Limits, Mode, Network, Scenario};
 use crate::shared::Shared;
 use crate::wire::{self, Sent};
-use crate::world::asks;
+use crate::world::{asks, rule_and_tenant};
 
 /// How long it has taken, for progress and for limits of time; results do not depend on it.
 pub struct Watch {
@@ -51,10 +51,13 @@ impl Watch {
 #[derive(Clone, Debug)]
 pub struct Case {
     pub name: &'static str,
-    pub mode: Mode,
+    /// Of each rule.
+    pub modes: Vec<Mode>,
     pub proxies: usize,
     pub workers: usize,
     pub limit: Limit,
+    /// Millionths by which the proxies' clocks are slow.
+    pub slow: u64,
     pub costs: Vec<u64>,
     /// How often each of these may happen.
     pub budget: Budget,
@@ -77,10 +80,11 @@ pub fn cases() -> Vec<Case> {
     let budget = Budget { requests: 4, lost: 1, doubled: 1, leave: 0, wipe: 0, pass: 2 };
     let case = |name, proxies, workers, requests, burst, costs: &[u64], budget| Case {
         name,
-        mode: Mode::Exact,
+        modes: vec![Mode::Exact],
         proxies,
         workers,
         limit: Limit { requests, period_ms: 1000, burst },
+        slow: 0,
         costs: costs.to_vec(),
         budget,
         depth: 40,
@@ -92,7 +96,30 @@ pub fn cases() -> Vec<Case> {
         case("3 proxies, burst 2", 3, 1, 1, 2, &[1], budget),
         case("3 proxies, burst 3", 3, 1, 10, 3, &[1], Budget { requests: 5, ..budget }),
         case("2 proxies of 2 workers, burst 2", 2, 2, 1, 2, &[1], Budget { wipe: 1, ..budget }),
+        // Below a burst of 64 nothing is lent ahead, so that leases are lent to large buckets or held for other rules.
+        lends(case("lease: 2 proxies", 2, 1, 16, 64, &[1, 16], budget), 1),
+        lends(case("lease: 2 proxies, no losses", 2, 1, 16, 64, &[1], Budget { lost: 0, pass: 3, ..budget }), 1),
+        lends(case("lease: 3 proxies", 3, 1, 16, 64, &[1, 16], Budget { doubled: 0, ..budget }), 1),
+        lends(
+            case("lease: a proxy of 2 workers", 1, 2, 16, 64, &[1, 16], Budget { requests: 5, leave: 1, ..budget }),
+            1,
+        ),
+        lends(case("lease: 2 proxies of 2 workers", 2, 2, 16, 64, &[1], Budget { doubled: 0, ..budget }), 1),
+        Case {
+            slow: 900,
+            ..lends(case("lease: 2 proxies with slow clocks", 2, 1, 16, 64, &[1, 16], Budget { lost: 0, ..budget }), 1)
+        },
+        lends(case("lease: 2 rules, 2 proxies, burst 2", 2, 1, 1, 2, &[1], Budget { requests: 3, ..budget }), 2),
+        lends(case("lease: 2 rules, a proxy of 2 workers", 1, 2, 1, 3, &[1], Budget { leave: 1, ..budget }), 2),
+        Case {
+            modes: vec![Mode::Exact, Mode::Lease { life_s: 1 }],
+            ..case("exact and lease, 2 proxies, burst 3", 2, 1, 1, 3, &[1], Budget { requests: 3, ..budget })
+        },
     ]
+}
+
+fn lends(case: Case, rules: usize) -> Case {
+    Case { modes: vec![Mode::Lease { life_s: 1 }; rules], ..case }
 }
 
 /// One thing that may happen next.
@@ -119,6 +146,7 @@ enum Choice {
 #[derive(Hash)]
 struct Message {
     worker: usize,
+    rule: usize,
     call: CallId,
     sent: SentHash,
     sent_at: u64,
@@ -151,11 +179,16 @@ struct Small<'c> {
     now: u64,
     shared: Vec<Shared>,
     flows: Vec<Flow<u32>>,
-    root: Root,
+    /// Of each rule.
+    roots: Vec<Root>,
+    promises: Vec<Promise>,
     messages: Vec<Message>,
     waiting: Vec<Option<Waiting>>,
-    promise: Promise,
-    holdings: Vec<Holding>,
+    /// Of each proxy, of each rule.
+    holdings: Vec<Vec<Holding>>,
+    /// Where there are several rules: a worker, a rule, what was granted there to those who wait for other rules, too,
+    /// and until when they wait.
+    credits: Vec<(usize, usize, u64, u64)>,
     left: Budget,
     violation: Option<String>,
     log: Option<Vec<String>>,
@@ -167,13 +200,14 @@ struct Ground {
     plan: Rc<Plan>,
     asks: Vec<Vec<Ask>>,
     timeout: u64,
+    limits: Vec<Limit>,
 }
 
 impl Ground {
     fn new(case: Case) -> Ground {
         let scenario = Scenario {
             seed: 0,
-            mode: case.mode,
+            modes: case.modes.clone(),
             proxies: 1,
             workers: 1,
             buckets: 1,
@@ -188,10 +222,14 @@ impl Ground {
             faults: Vec::new(),
             drifts: vec![0; 2],
             ends: 0,
+            counts_from: 0,
         };
         let plan = Rc::new(Plan::new(1, scenario.policy(0), &Shared::default(), (1, 2)));
-        let asks = case.costs.iter().map(|cost| asks(&plan.policy, 0, *cost)).collect();
-        Ground { case, plan, asks, timeout: scenario.timeout_ms }
+        let asks = case.costs.iter().map(|cost| asks(&plan.policy, &scenario, 0, *cost)).collect();
+        let limits = (0..).zip(&case.modes).map(|(rule, _)| scenario.limit(rule, 0)).collect();
+        // Deadlines by a slow clock are a little later.
+        let timeout = scenario.timeout_ms + case.slow.div_ceil(450);
+        Ground { case, plan, asks, timeout, limits }
     }
 }
 
@@ -212,11 +250,12 @@ impl<'c> Small<'c> {
             now: 0,
             flows: workers.map(flow).collect(),
             shared,
-            root: Root::default(),
+            roots: vec![Root::default(); case.modes.len()],
+            promises: ground.limits.iter().map(|limit| Promise::new(*limit, 0)).collect(),
             messages: Vec::new(),
             waiting: Vec::new(),
-            promise: Promise::new(case.limit, 0),
-            holdings: vec![Holding::default(); case.proxies],
+            holdings: vec![vec![Holding::default(); case.modes.len()]; case.proxies],
+            credits: Vec::new(),
             left: case.budget,
             violation: None,
             log: log.then(Vec::new),
@@ -292,7 +331,10 @@ impl<'c> Small<'c> {
         let clock = START + self.now;
         let mut moments = vec![self.now + limit.period_ms.div_ceil(limit.requests)];
         moments.extend(self.due());
-        let ends = self.root.slots.iter().map(|slot| slot.end).chain(self.root.expires_at.map(|at| at + 1));
+        let ends = self
+            .roots
+            .iter()
+            .flat_map(|root| root.slots.iter().map(|slot| slot.end).chain(root.expires_at.map(|at| at + 1)));
         for end in ends.filter(|end| *end > clock + 1) {
             moments.extend([end - START - 1, end - START]);
         }
@@ -331,10 +373,9 @@ impl<'c> Small<'c> {
             }
             Choice::BackAndAgain(number) => {
                 self.left.doubled -= 1;
-                let Message { worker, call, ref sent, sent_at, ends, ref reply, .. } = self.messages[number];
-                let again = SentHash(sent.0.clone());
-                let again =
-                    Message { worker, call, sent: again, sent_at, ends, over: true, lost: false, reply: reply.clone() };
+                let Message { worker, rule, call, ref sent, sent_at, ends, ref reply, .. } = self.messages[number];
+                let (sent, reply) = (SentHash(sent.0.clone()), reply.clone());
+                let again = Message { worker, rule, call, sent, sent_at, ends, over: true, lost: false, reply };
                 let message = std::mem::replace(&mut self.messages[number], again);
                 self.back(message);
             }
@@ -354,7 +395,8 @@ impl<'c> Small<'c> {
     }
 
     fn time(&self) -> Now {
-        Now { mono: Ms(self.now + 1), unix: Ms(START + self.now) }
+        let passed = self.now - (self.now * self.ground.case.slow).div_ceil(1_000_000);
+        Now { mono: Ms(passed + 1), unix: Ms(START + passed) }
     }
 
     fn arrive(&mut self, worker: usize, cost: u64) {
@@ -379,26 +421,35 @@ impl<'c> Small<'c> {
         self.perform(worker, steps, None);
     }
 
-    fn perform(&mut self, worker: usize, steps: Vec<Step<u32>>, reply: Option<(u64, u64)>) {
+    /// `reply`: when the call was sent whose consequence the steps are, which rule it was about, and what it granted.
+    fn perform(&mut self, worker: usize, steps: Vec<Step<u32>>, reply: Option<(u64, usize, u64)>) {
         let (mut wake, mut wake_others) = (false, 0);
-        let (sent_at, mut granted) = reply.unwrap_or_default();
+        let (sent_at, rule, mut granted) = reply.unwrap_or_default();
+        let has_one_rule = self.ground.case.modes.len() == 1;
+        if !has_one_rule && granted > 0 {
+            self.credits.push((worker, rule, granted, self.now + self.ground.timeout));
+        }
         for step in steps {
             match step {
                 Step::Wake => wake = true,
                 Step::WakeOthers(others) => wake_others |= others,
                 Step::Degraded(..) | Step::Shadow(..) => {}
                 Step::Call(call) => {
-                    let Some(sent) = Sent::read(&call.http.body) else {
+                    let Some((sent, rule)) = Sent::read(&call.http.body).and_then(|sent| {
+                        let (rule, _) = rule_and_tenant(&sent.key)?;
+                        Some((sent, rule as usize))
+                    }) else {
                         return self.violate(format!("no call that the script could read: {}", call.http.body));
                     };
                     let asked = &sent.acquire;
                     if asked.want + asked.size + asked.debt > 0 || asked.hold {
-                        let holding = &mut self.holdings[worker / self.ground.case.workers];
+                        let holding = &mut self.holdings[worker / self.ground.case.workers][rule];
                         let until = START + self.now + asked.short_life_ms();
-                        holding.report(asked.end, asked.carry.min(asked.want), until);
+                        holding.report(asked.end, asked.carry, asked.want, until);
                     }
                     self.messages.push(Message {
                         worker,
+                        rule,
                         call: call.id,
                         sent: SentHash(sent),
                         sent_at: self.now,
@@ -417,7 +468,7 @@ impl<'c> Small<'c> {
                         continue;
                     }
                     // The root has granted so much to those who waited when the call was sent; the rest is spent here.
-                    if waiting.arrived <= sent_at && granted >= waiting.cost {
+                    if has_one_rule && waiting.arrived <= sent_at && granted >= waiting.cost {
                         granted -= waiting.cost;
                     } else {
                         self.spend(worker, waiting.cost);
@@ -435,28 +486,39 @@ impl<'c> Small<'c> {
         }
     }
 
+    /// A request has passed on its proxy's own account, but for what was granted to it and counted then.
     fn spend(&mut self, worker: usize, cost: u64) {
-        let proxy = self.proxy(worker);
-        if let Err(missing) = self.holdings[proxy].spend(cost, START + self.now) {
-            self.violate(format!("proxy {proxy} has spent {missing} tokens that no live lease holds"));
+        let (proxy, now) = (self.proxy(worker), self.now);
+        self.credits.retain(|(.., tokens, until)| *tokens > 0 && *until >= now);
+        for rule in 0..self.roots.len() {
+            let mut missing = cost;
+            for (of, at, tokens, _) in &mut self.credits {
+                let taken = if (*of, *at) == (worker, rule) { missing.min(*tokens) } else { 0 };
+                *tokens -= taken;
+                missing -= taken;
+            }
+            if let Err(missing) = self.holdings[proxy][rule].spend(missing, START + now) {
+                self.violate(format!("proxy {proxy} has spent {missing} tokens that no live lease holds"));
+            }
+            self.admit(rule, missing);
         }
-        self.admit(cost);
     }
 
-    fn admit(&mut self, tokens: u64) {
-        if let Err(units) = self.promise.admit(tokens, self.now) {
-            self.violate(format!("{units} units more than {:?} allows were admitted", self.ground.case.limit));
+    fn admit(&mut self, rule: usize, tokens: u64) {
+        if let Err(units) = self.promises[rule].admit(tokens, self.now) {
+            self.violate(format!("{units} units more than {:?} allows were admitted", self.promises[rule].limit));
         }
     }
 
     fn reach(&mut self, number: usize) {
         let message = &mut self.messages[number];
         let call = &message.sent.0.acquire;
-        let reply = self.root.acquire(START + self.now, call);
+        let rule = message.rule;
+        let reply = self.roots[rule].acquire(START + self.now, call);
         let granted = if call.hold { 0 } else { call.cost(&reply.granted) };
         message.reply = Some(reply.clone());
         self.note(|| format!("    {reply:?}"));
-        self.admit(granted);
+        self.admit(rule, granted);
     }
 
     fn back(&mut self, message: Message) {
@@ -465,14 +527,14 @@ impl<'c> Small<'c> {
         let granted = call.cost(&reply.granted);
         if in_time {
             let held = if call.hold { granted } else { 0 };
-            let holding = &mut self.holdings[message.worker / self.ground.case.workers];
+            let holding = &mut self.holdings[message.worker / self.ground.case.workers][message.rule];
             holding.replace(call.end, call.carry.min(call.want), reply.end, reply.kept, reply.extra + held);
         }
         let body = wire::body(reply, message.sent.0.by_text);
         let end = HttpEnd::Answer { status: 200, body: body.as_bytes() };
         let now = self.time();
         let steps = self.flows[message.worker].ended(message.call, end, now);
-        let cause = (in_time && !call.hold).then_some((message.sent_at, granted));
+        let cause = (in_time && !call.hold).then_some((message.sent_at, message.rule, granted));
         self.perform(message.worker, steps, cause);
     }
 
@@ -481,12 +543,12 @@ impl<'c> Small<'c> {
         while self.now < until {
             self.now = self.due().map_or(until, |due| due.min(until));
             for number in 0..self.messages.len() {
-                let Message { worker, over, ends, .. } = self.messages[number];
+                let Message { worker, rule, over, ends, .. } = self.messages[number];
                 if !over && ends <= self.now {
                     self.messages[number].over = true;
                     let call = self.messages[number].sent.0.acquire.clone();
                     let proxy = self.proxy(worker);
-                    self.holdings[proxy].drop(call.end, call.carry);
+                    self.holdings[proxy][rule].drop(call.end, call.carry);
                 }
             }
             self.messages.retain(|message| !(message.over && message.lost));
@@ -503,26 +565,30 @@ impl<'c> Small<'c> {
         }
     }
 
-    /// What is in the bucket and what is lent are no more than the burst; what proxies hold is lent.
+    /// What is in a bucket and what is lent are no more than the burst; what proxies hold is lent.
     fn check(&mut self) {
-        let (limit, clock) = (self.ground.case.limit, START + self.now);
-        if self.root.expires_at.is_none_or(|at| clock > at) {
-            return;
-        }
-        let lent = self.root.lent();
-        if self.root.level + limit.units(lent) > limit.capacity() {
-            self.violate(format!("{} units and {lent} lent are more than the burst", self.root.level));
-        }
-        let alive: u64 = self.root.slots.iter().filter(|slot| slot.end > clock).map(|slot| slot.tokens).sum();
-        let held: u64 = self.holdings.iter().map(|holding| holding.unspent(clock)).sum();
-        if held > alive {
-            self.violate(format!("proxies hold {held} tokens, and only {alive} are lent"));
+        let clock = START + self.now;
+        for rule in 0..self.roots.len() {
+            let (root, limit) = (&self.roots[rule], self.ground.limits[rule]);
+            if root.expires_at.is_none_or(|at| clock > at) {
+                continue;
+            }
+            let (level, lent) = (root.level, root.lent());
+            let alive: u64 = root.slots.iter().filter(|slot| slot.end > clock).map(|slot| slot.tokens).sum();
+            let held: u64 = self.holdings.iter().map(|holdings| holdings[rule].unspent(clock)).sum();
+            if level + limit.units(lent) > limit.capacity() {
+                self.violate(format!("{level} units and {lent} lent are more than the burst"));
+            }
+            if held > alive {
+                self.violate(format!("proxies hold {held} tokens, and only {alive} are lent"));
+            }
         }
     }
 
     fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (self.now, &self.root, &self.messages, self.promise.state(), &self.holdings, self.left).hash(&mut hasher);
+        (self.now, &self.roots, &self.messages, &self.holdings, &self.credits, self.left).hash(&mut hasher);
+        self.promises.iter().for_each(|promise| promise.state().hash(&mut hasher));
         for waiting in self.waiting.iter().flatten() {
             (waiting.worker, waiting.cost, waiting.arrived).hash(&mut hasher);
         }
@@ -608,7 +674,7 @@ impl<'c> Search<'c> {
 pub fn explore(case: &Case, watch: &Watch) -> Explored {
     let ground = Ground::new(case.clone());
     let mut best = Explored { states: 0, depth: 0, is_all: false, violation: None };
-    for depth in (4..=case.depth).step_by(4) {
+    for depth in (4..=case.depth).step_by(2) {
         let mut search = Search {
             ground: &ground,
             watch,

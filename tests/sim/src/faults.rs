@@ -69,7 +69,7 @@ fn kind(chance: &mut Chance, scenario: &Scenario, also_slack: bool) -> Kind {
         8 => Kind::ProxyClock { proxy, by_ms: jump(chance) },
         9 => Kind::Failover { lost_us: chance.below(500_000) },
         10 => Kind::Flush,
-        11 => Kind::LoseKey(chance.below(u64::from(scenario.buckets)) as u32),
+        11 => Kind::LoseKey(chance.below(u64::from(scenario.roots())) as u32),
         12 => Kind::RootClock { by_ms: jump(chance) },
         13 => match chance.below(2) {
             0 => Kind::ProxyClock { proxy, by_ms: -jump(chance) },

@@ -7,8 +7,9 @@ use crate::chance::Chance;
 use crate::check::Limit;
 use crate::demand::{Spread, Steady, Tenants};
 use crate::explore::Watch;
-use crate::plot::{Bar, bars};
+use crate::plot::{Bar, bars, shares};
 use crate::scenario::{Limits, Mode, Network, Scenario};
+use crate::timeline;
 use crate::world::{Tally, World};
 
 /// A large case.
@@ -20,9 +21,10 @@ struct Case {
     rates: &'static [(u64, f64)],
     tenants: Whose,
     spread: Spread,
-    seconds: u64,
-    /// In each mode that is measured: the least use, and how many requests a call must serve at least.
-    floors: &'static [(Mode, f64, f64)],
+    /// Counted from there, to there.
+    seconds: (u64, u64),
+    /// In each mode that is measured: the use, and how many requests a call serves, as the design tells them.
+    told: &'static [(Mode, f64, f64)],
 }
 
 #[derive(Clone, Copy)]
@@ -44,31 +46,46 @@ use Whose::Zipf;
 
 #[rustfmt::skip]
 const CASES: &[Case] = &[
-    Case { name: "1000/s, 80 % at one proxy", limit: per(1, 1000, 1000), proxies: 10, rates: &[(0, 2000.0)], tenants: Whose::Even(1), spread: Skewed, seconds: 60,
-           floors: &[(EXACT, 0.999, 1.0), (LEASE, 1.000, 1.0)] },
-    Case { name: "1000/s, hopping each second", limit: per(1, 1000, 1000), proxies: 10, rates: &[(0, 2000.0)], tenants: Whose::Even(1), spread: Hopping, seconds: 60,
-           floors: &[(EXACT, 0.999, 1.0), (LEASE, 0.998, 1.0)] },
-    Case { name: "10/s", limit: per(1, 10, 10), proxies: 10, rates: &[(0, 20.0)], tenants: Whose::Even(1), spread: Even, seconds: 600,
-           floors: &[(EXACT, 0.996, 1.0), (LEASE, 0.996, 1.0)] },
-    Case { name: "100/min", limit: per(60, 100, 100), proxies: 10, rates: &[(0, 3.0)], tenants: Whose::Even(1), spread: Even, seconds: 1800,
-           floors: &[(EXACT, 0.999, 1.0), (LEASE, 0.999, 1.0)] },
-    Case { name: "spike after idling", limit: per(1, 1000, 1000), proxies: 10, rates: &[(0, 800.0), (20, 0.001), (40, 10_000.0)], tenants: Whose::Even(1), spread: Even, seconds: 42,
-           floors: &[(EXACT, 0.975, 1.0), (LEASE, 0.934, 1.0)] },
-    Case { name: "one tenant at 50k/s, limit 100k/s", limit: per(1, 100_000, 100_000), proxies: 10, rates: &[(0, 50_000.0)], tenants: Whose::Even(1), spread: Even, seconds: 20,
-           floors: &[(EXACT, 0.999, 10.0), (LEASE, 0.999, 3784.0)] },
-    Case { name: "one tenant at 50k/s, limit 10k/s", limit: per(1, 10_000, 10_000), proxies: 10, rates: &[(0, 50_000.0)], tenants: Whose::Even(1), spread: Even, seconds: 20,
-           floors: &[(EXACT, 0.99, 48.0), (LEASE, 0.97, 1563.0)] },
-    Case { name: "one tenant at 50k/s, limit 1k/s", limit: per(1, 1000, 1000), proxies: 10, rates: &[(0, 50_000.0)], tenants: Whose::Even(1), spread: Even, seconds: 20,
-           floors: &[(EXACT, 0.97, 405.0), (LEASE, 0.97, 1549.0)] },
-    Case { name: "200 tenants, 1000/s", limit: per(1, 1000, 1000), proxies: 10, rates: &[(0, 50_000.0)], tenants: Whose::Even(200), spread: Even, seconds: 60,
-           floors: &[(EXACT, 0.999, 1.0), (LEASE, 0.97, 39.0)] },
-    Case { name: "200 tenants, 60000/min", limit: per(60, 60_000, 60_000), proxies: 10, rates: &[(0, 50_000.0)], tenants: Whose::Even(200), spread: Even, seconds: 60,
-           floors: &[(EXACT, 0.999, 1.0), (LEASE, 0.97, 285.0)] },
-    Case { name: "200k tenants, Zipf(1.0)", limit: per(1, 1000, 1000), proxies: 10, rates: &[(0, 50_000.0)], tenants: Zipf(200_000), spread: Even, seconds: 60,
-           floors: &[(EXACT, 0.97, 1.3), (LEASE_60, 0.97, 6.1), (LEASE, 0.97, 12.6)] },
-    Case { name: "500k/s over 50 proxies", limit: per(1, 1000, 1000), proxies: 50, rates: &[(0, 500_000.0)], tenants: Zipf(200_000), spread: Even, seconds: 20,
-           floors: &[(EXACT, 0.9, 1.0), (LEASE, 0.9, 18.7)] },
+    Case { name: "1000/s, 80 % at one proxy", limit: per(1, 1000, 1000), proxies: 10, rates: &[(0, 2000.0)], tenants: Whose::Even(1), spread: Skewed, seconds: (0, 60),
+           told: &[(EXACT, 0.999, 1.0), (LEASE, 1.000, 1.0)] },
+    Case { name: "1000/s, hopping each second", limit: per(1, 1000, 1000), proxies: 10, rates: &[(0, 2000.0)], tenants: Whose::Even(1), spread: Hopping, seconds: (0, 60),
+           told: &[(EXACT, 1.000, 1.0), (LEASE, 0.998, 1.0)] },
+    Case { name: "10/s", limit: per(1, 10, 10), proxies: 10, rates: &[(0, 20.0)], tenants: Whose::Even(1), spread: Even, seconds: (0, 600),
+           told: &[(EXACT, 0.996, 1.0), (LEASE, 0.996, 1.0)] },
+    Case { name: "100/min", limit: per(60, 100, 100), proxies: 10, rates: &[(0, 3.0)], tenants: Whose::Even(1), spread: Even, seconds: (0, 1800),
+           told: &[(EXACT, 0.999, 1.0), (LEASE, 0.999, 1.0)] },
+    Case { name: "idle, then a spike", limit: per(1, 1000, 1000), proxies: 10, rates: &[(0, 800.0), (20, 0.001), (40, 10_000.0)], tenants: Whose::Even(1), spread: Even, seconds: (40, 42),
+           told: &[(EXACT, 0.975, 1.0), (LEASE, 0.934, 1.0)] },
+    Case { name: "one tenant at 50k/s, 100k/s", limit: per(1, 100_000, 100_000), proxies: 10, rates: &[(0, 50_000.0)], tenants: Whose::Even(1), spread: Even, seconds: (10, 20),
+           told: &[(EXACT, 0.999, 10.0), (LEASE, 0.999, 3784.0)] },
+    Case { name: "one tenant at 50k/s, 10k/s", limit: per(1, 10_000, 10_000), proxies: 10, rates: &[(0, 50_000.0)], tenants: Whose::Even(1), spread: Even, seconds: (10, 20),
+           told: &[(EXACT, 0.97, 48.0), (LEASE, 0.97, 1563.0)] },
+    Case { name: "one tenant at 50k/s, 1k/s", limit: per(1, 1000, 1000), proxies: 10, rates: &[(0, 50_000.0)], tenants: Whose::Even(1), spread: Even, seconds: (10, 20),
+           told: &[(EXACT, 0.97, 405.0), (LEASE, 0.97, 1549.0)] },
+    Case { name: "200 tenants, 1000/s", limit: per(1, 1000, 1000), proxies: 10, rates: &[(0, 50_000.0)], tenants: Whose::Even(200), spread: Even, seconds: (10, 25),
+           told: &[(EXACT, 0.97, 1.0), (LEASE, 0.97, 39.0)] },
+    Case { name: "200 tenants, 60000/min", limit: per(60, 60_000, 60_000), proxies: 10, rates: &[(0, 50_000.0)], tenants: Whose::Even(200), spread: Even, seconds: (10, 25),
+           told: &[(EXACT, 0.97, 1.0), (LEASE, 0.97, 285.0)] },
+    // A hundredth of the 200k tenants and 50k/s of the design, so that a run reaches a steady state: the many tenants that
+    // come seldom, which decide, come as often.
+    Case { name: "Zipf: 2k tenants, 500/s", limit: per(1, 1000, 1000), proxies: 10, rates: &[(0, 500.0)], tenants: Zipf(2000), spread: Even, seconds: (700, 1300),
+           told: &[(EXACT, 0.97, 1.3), (LEASE_60, 0.97, 6.1), (LEASE, 0.97, 12.6)] },
+    Case { name: "Zipf: 2k tenants, 5k/s, 50 proxies", limit: per(1, 1000, 1000), proxies: 50, rates: &[(0, 5000.0)], tenants: Zipf(2000), spread: Even, seconds: (700, 1000),
+           told: &[(LEASE, 0.9, 18.7)] },
 ];
+
+/// How many requests a call serves at best: of one tenant at one proxy, a call and those that come while its lease lives.
+/// None where tenants come so often that it does not matter.
+fn best(case: &Case, mode: Mode) -> Option<f64> {
+    let (Mode::Lease { life_s }, Zipf(tenants)) = (mode, case.tenants) else {
+        return None;
+    };
+    let all: f64 = (1..=tenants).map(|rank| 1.0 / f64::from(rank)).sum();
+    let (_, rate) = case.rates[0];
+    let pair = |rank: u32| rate / all / f64::from(rank) / f64::from(case.proxies);
+    let calls: f64 = (1..=tenants).map(|rank| 1.0 / (life_s as f64 + 1.0 / pair(rank))).sum();
+    Some(rate / (calls * f64::from(case.proxies)))
+}
 
 fn scenario(case: &Case, mode: Mode) -> Scenario {
     let buckets = match case.tenants {
@@ -76,7 +93,7 @@ fn scenario(case: &Case, mode: Mode) -> Scenario {
     };
     Scenario {
         seed: 1,
-        mode,
+        modes: vec![mode],
         proxies: case.proxies,
         workers: 1,
         buckets,
@@ -91,7 +108,8 @@ fn scenario(case: &Case, mode: Mode) -> Scenario {
         arrivals: Vec::new(),
         faults: Vec::new(),
         drifts: vec![0; usize::from(case.proxies) + 1],
-        ends: case.seconds * 1_000_000,
+        ends: case.seconds.1 * 1_000_000,
+        counts_from: case.seconds.0 * 1_000_000,
     }
 }
 
@@ -100,7 +118,7 @@ fn demand(case: &Case) -> Steady {
         chance: Chance::new(1, 2),
         at: 0.0,
         rates: case.rates.iter().map(|(from, rate)| (from * 1_000_000, *rate)).collect(),
-        until: case.seconds * 1_000_000,
+        until: case.seconds.1 * 1_000_000,
         proxies: case.proxies,
         workers: 1,
         tenants: match case.tenants {
@@ -112,41 +130,49 @@ fn demand(case: &Case) -> Steady {
 }
 
 /// Measures all cases, or those with this in their names, prints a table, and draws plots into a folder. Returns whether
-/// every floor is reached.
+/// nothing is admitted that should not be, and the plots are written.
 pub fn all(out: Option<&str>, name: Option<&str>) -> bool {
     let mut is_well = true;
-    let mut costs = Vec::new();
-    println!(
-        "| case | mode | requests a call | waits | use | over | stranded |\n| --- | --- | --- | --- | --- | --- | --- |"
-    );
+    let (mut costs, mut uses) = (Vec::new(), Vec::new());
+    println!("| case | mode | requests a call (design; best) | wait | use (design) | over | stranded |");
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
     for case in CASES.iter().filter(|case| name.is_none_or(|name| case.name.contains(name))) {
-        for (mode, use_floor, calls_floor) in case.floors {
+        for (mode, told_use, told_served) in case.told {
             let watch = Watch::new(None);
             let scenario = scenario(case, *mode);
             let outcomes = World::run(&scenario, Box::new(demand(case)), true, false);
             let Tally { requests, admitted, ideal, waited, calls, over, stranded, .. } = outcomes.tally;
             let served = requests as f64 / calls.max(1) as f64;
             let used = admitted as f64 / ideal.max(1) as f64;
+            let best = best(case, *mode).map_or(String::new(), |best| format!("; {best:.1}"));
+            let mode = match mode {
+                Mode::Lease { life_s } => format!("lease, {life_s} s"),
+                _ => "exact".to_owned(),
+            };
             println!(
-                "| {} | {mode:?} | {served:.1} (floor {calls_floor}) | {:.1} % | {used:.4} (floor {use_floor}) | {over} | {:.0} ms |",
+                "| {} | {mode} | {served:.1} ({told_served}{best}) | {:.1} % | {used:.3} ({told_use}) | {over} | {:.0} ms |",
                 case.name,
                 100.0 * waited as f64 / requests.max(1) as f64,
                 stranded as f64 / 1000.0,
             );
-            // A figure and its floor are compared as they are printed.
-            let reached =
-                (served * 10.0).round() / 10.0 >= *calls_floor && (used * 1000.0).round() / 1000.0 >= *use_floor;
             if let Some(violation) = &outcomes.violation {
                 println!("    BROKEN: {}", violation.what);
+                is_well = false;
             }
             eprintln!("    {:.1} s", watch.seconds());
-            is_well &= reached && outcomes.violation.is_none();
-            costs.push(Bar { name: format!("{} ({mode:?})", case.name), value: served, floor: *calls_floor });
+            let name = format!("{} ({mode})", case.name);
+            costs.push(Bar { name: name.clone(), value: served, floor: *told_served });
+            uses.push(Bar { name, value: used, floor: *told_use });
         }
     }
-    if let Some(folder) = out {
-        let path = std::path::Path::new(folder).join("requests-per-call.svg");
-        if let Err(error) = std::fs::write(&path, bars("Requests that one call to the limiter serves", &costs)) {
+    let plots = [
+        ("requests-per-call.svg", bars("Requests that one call to the limiter serves", &costs)),
+        ("use.svg", shares("Tokens admitted, of those that one ideal bucket admits", &uses)),
+        ("bucket.svg", timeline::plot()),
+    ];
+    for (file, svg) in out.iter().flat_map(|_| &plots) {
+        let path = std::path::Path::new(out.unwrap_or_default()).join(file);
+        if let Err(error) = std::fs::write(&path, svg) {
             println!("{}: {error}", path.display());
             is_well = false;
         }

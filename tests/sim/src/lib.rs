@@ -19,5 +19,6 @@ pub mod root;
 pub mod scenario;
 pub mod shared;
 pub mod shrink;
+pub mod timeline;
 pub mod wire;
 pub mod world;

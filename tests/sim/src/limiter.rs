@@ -81,7 +81,8 @@ impl Limiter {
             return 0;
         }
         let gained = i128::from(self.seen.saturating_sub(root.time)) * i128::from(limit.requests);
-        (limit.capacity() - root.level - gained).max(0)
+        // It refills up to what is not lent.
+        (limit.capacity() - root.level - gained).max(limit.units(self.lent(bucket)))
     }
 
     /// Forgets a bucket.

@@ -10,7 +10,7 @@ const HELP: &str = "\
 sim SEEDS=n [FROM=m] [JOBS=j] [SECONDS=s]   run seeds m to m+n-1, or for so long; tell, cut down and log the first that fails
 sim SEED=n                        run one seed with a log
 sim explore [DEPTH=d] [SECONDS=s] [CASE=name]   try every order in small cases
-sim model [SECONDS=s] [CASE=name]              the same for the root alone, with proxies that keep the rules
+sim model [CALLS=c] [SECONDS=s] [CASE=name]    the same for the root alone, with proxies that keep the rules
 sim figures [OUT=folder] [CASE=name]            measure large cases; plots go to the folder";
 
 fn main() -> ExitCode {
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     } else if wants("explore") {
         explore::all(number("DEPTH").map(|depth| depth as usize), number("SECONDS"), text("CASE").as_deref())
     } else if wants("model") {
-        model::all(number("SECONDS"), text("CASE").as_deref())
+        model::all(number("CALLS").map(|calls| calls as u8), number("SECONDS"), text("CASE").as_deref())
     } else if wants("figures") {
         figures::all(text("OUT").as_deref(), text("CASE").as_deref())
     } else {

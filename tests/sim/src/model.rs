@@ -52,9 +52,9 @@ pub fn cases() -> Vec<Case> {
         case("model: 2 proxies, burst 4", 2, limit(2, 4), Budget { calls: 4, ..budget }),
         case("model: 3 proxies, burst 2", 3, limit(1, 2), Budget { calls: 4, ..budget }),
         Case {
-            changed: Some(limit(1, 2)),
+            changed: Some(limit(1, 1)),
             ..case(
-                "model: 2 proxies, burst lowered from 4 to 2",
+                "model: 2 proxies, burst lowered from 4 to 1",
                 2,
                 limit(1, 4),
                 Budget { calls: 4, pass: 3, ..budget },
@@ -224,6 +224,10 @@ impl State {
                     let reply = self.root.acquire(clock, &call.acquire);
                     let granted = if call.acquire.hold { 0 } else { call.acquire.cost(&reply.granted) };
                     call.reply = Some(reply);
+                    let (capacity, lent) = (call.acquire.capacity(), call.acquire.units(self.root.lent()));
+                    if self.root.level + lent > capacity {
+                        self.broken.get_or_insert(format!("{} and {lent} lent exceed {capacity}", self.root.level));
+                    }
                     self.admit(granted);
                 }
             }
@@ -241,11 +245,11 @@ impl State {
             }
             Choice::Lower => {
                 let limit = case.changed.unwrap_or(self.limit);
-                // What was lent under the old limit stays out.
+                // What was lent under the old limit stays out, even if it is more than the new one allows.
                 let clock = self.clock();
                 let alive = self.root.slots.iter().filter(|slot| slot.end > clock);
-                let lent = alive.map(|slot| slot.tokens).sum();
-                self.promise.forgive(limit.units(lent));
+                let lent: u64 = alive.map(|slot| slot.tokens).sum();
+                self.promise.forgive(limit.units(lent.saturating_sub(limit.burst)));
                 self.promise.change(limit, self.now);
                 self.limit = limit;
                 // Calls under the old limit would go by it; how many of them are out is not what this is about.
@@ -373,31 +377,50 @@ impl Search<'_> {
     }
 }
 
-/// Explores all cases, or the named ones. Returns whether nothing breaks.
-pub fn all(seconds: Option<u64>, name: Option<&str>) -> bool {
+/// What an exploration has come to.
+pub struct Explored {
+    pub states: usize,
+    /// Nothing is left to explore within the budget.
+    pub is_all: bool,
+    pub broken: Option<String>,
+    /// The choices that break it, in words.
+    pub log: Vec<String>,
+}
+
+/// Explores one case with at most so many calls: from few to many, so that what is found is short.
+pub fn explore(case: &Case, most_calls: u8, watch: &Watch) -> Explored {
+    let mut search = Search { case, watch, seen: HashMap::default(), path: Vec::new(), broken: None };
+    let mut start = State::new(case);
+    for calls in 2..=most_calls {
+        search.seen.clear();
+        start.left.calls = calls;
+        search.visit(&start);
+        if search.broken.is_some() || watch.is_over() {
+            break;
+        }
+    }
+    let mut log = Vec::new();
+    if search.broken.is_some() {
+        let mut state = start.clone();
+        for choice in search.path {
+            state.apply(choice, case);
+            log.push(format!("{:>6} ms  {choice:?}\n           {:?}", state.now, state.root));
+        }
+    }
+    Explored { states: search.seen.len(), is_all: !watch.is_over(), broken: search.broken, log }
+}
+
+/// Explores all cases, or the named ones, with so many calls at most. Returns whether nothing breaks.
+pub fn all(calls: Option<u8>, seconds: Option<u64>, name: Option<&str>) -> bool {
     let mut is_well = true;
     for case in cases().iter().filter(|case| name.is_none_or(|name| case.name.contains(name))) {
         let watch = Watch::new(seconds);
-        // From few calls to many, so that what is found is short.
-        let mut search = Search { case, watch: &watch, seen: HashMap::default(), path: Vec::new(), broken: None };
-        let mut start = State::new(case);
-        for calls in 2..=case.budget.calls {
-            search.seen.clear();
-            start.left.calls = calls;
-            search.visit(&start);
-            if search.broken.is_some() || watch.is_over() {
-                break;
-            }
-        }
-        let all = if watch.is_over() { "" } else { "all " };
-        println!("{}: {all}{} states, {:.1} s", case.name, search.seen.len(), watch.seconds());
-        if let Some(what) = search.broken {
+        let explored = explore(case, calls.unwrap_or(case.budget.calls), &watch);
+        let all = if explored.is_all { "all " } else { "" };
+        println!("{}: {all}{} states, {:.1} s", case.name, explored.states, watch.seconds());
+        if let Some(what) = explored.broken {
             println!("BROKEN: {what}");
-            let mut state = start.clone();
-            for choice in search.path {
-                state.apply(choice, case);
-                println!("{:>6} ms  {choice:?}\n           {:?}", state.now, state.root);
-            }
+            explored.log.iter().for_each(|line| println!("{line}"));
             is_well = false;
         }
     }

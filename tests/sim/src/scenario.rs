@@ -13,15 +13,18 @@ use crate::faults::{self, Fault};
 pub enum Mode {
     Exact,
     Lease { life_s: u64 },
+    Async { interval_ms: u64 },
 }
 
 /// A run in full.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub seed: u64,
-    pub mode: Mode,
+    /// Of each rule; a request asks them all.
+    pub modes: Vec<Mode>,
     pub proxies: u16,
     pub workers: u16,
+    /// Tenants: each has a bucket of the first rule.
     pub buckets: u32,
     pub limits: Limits,
     /// The costs that requests have; each is a class of the policy.
@@ -38,9 +41,11 @@ pub struct Scenario {
     pub drifts: Vec<i64>,
     /// True time at which nothing new happens any more.
     pub ends: u64,
+    /// What comes before this is not counted.
+    pub counts_from: u64,
 }
 
-/// The limits that policies of a scenario have; a reload goes from one to another.
+/// The limits that policies of a scenario have, for the first rule; a reload goes from one to another.
 #[derive(Clone, Debug)]
 pub struct Limits(pub Vec<Limit>);
 
@@ -126,12 +131,9 @@ impl Scenario {
         let (proxies, workers) = (chance.pick(&[1, 2, 2, 3, 3, 4, 5]), chance.pick(&[1, 1, 1, 2, 3]));
         let first = limit(chance);
         let limits: Vec<Limit> = std::iter::once(first).chain((0..2).map(|_| changed(chance, first))).collect();
-        let mode = if chance.one_in(4) || limits.iter().any(|limit| limit.burst < 2) {
-            Mode::Exact
-        } else {
-            Mode::Lease { life_s: chance.pick(&[1, 2, 10, 300]) }
-        };
         let smallest = limits.iter().map(|limit| limit.burst).min().unwrap_or(1);
+        let modes = modes(chance, smallest);
+        let is_async = modes.iter().any(|mode| matches!(mode, Mode::Async { .. }));
         let costs = match chance.below(3) {
             0 => vec![1],
             1 => vec![1, chance.within(1, smallest.min(8)).max(1)],
@@ -141,10 +143,10 @@ impl Scenario {
         costs.sort_unstable();
         costs.dedup();
         let ends = chance.pick(&[300_000, 500_000, 1_000_000, 1_500_000, 1_500_000, 2_500_000, 4_000_000, 10_000_000]);
-        let buckets = chance.pick(&[1, 1, 1, 2, 3, 100]);
+        let buckets = chance.pick(&[1, 1, 1, 2, 3, if is_async { 3 } else { 100 }]);
         let mut scenario = Scenario {
             seed,
-            mode,
+            modes,
             proxies,
             workers,
             buckets,
@@ -158,15 +160,67 @@ impl Scenario {
             faults: Vec::new(),
             drifts: Vec::new(),
             ends,
+            counts_from: 0,
         };
         scenario.network = network(chance, &scenario);
+        if is_async {
+            // What a proxy spends while nobody hears of it has no bound, and a proxy that forgets starts anew.
+            scenario.network = Network { delay: scenario.network.delay, ..Network::default() };
+        }
         scenario.drifts = match chance.below(3) {
             0 => (0..=proxies).map(|_| chance.within(0, 800) as i64 - 400).collect(),
             _ => vec![0; usize::from(proxies) + 1],
         };
         scenario.arrivals = crate::demand::short(chance, &scenario);
-        scenario.faults = if chance.one_in(3) { Vec::new() } else { faults::drawn(chance, &scenario) };
+        scenario.faults = if is_async || chance.one_in(3) { Vec::new() } else { faults::drawn(chance, &scenario) };
         scenario
+    }
+
+    /// The tenant of a rule: those of the first rule share the buckets of the others.
+    pub fn tenant(&self, rule: u32, bucket: u32) -> u32 {
+        match rule {
+            0 => bucket,
+            1 => bucket / 2,
+            _ => 0,
+        }
+    }
+
+    /// Buckets at the limiter, those of one rule after those of another.
+    pub fn roots(&self) -> u32 {
+        self.buckets * self.modes.len() as u32
+    }
+
+    /// Which rule's a bucket is.
+    pub fn rule(&self, root: u32) -> u32 {
+        root / self.buckets
+    }
+
+    /// The buckets that a request of this tenant asks.
+    pub fn asked(&self, bucket: u32) -> impl Iterator<Item = u32> + Clone + use<> {
+        let (rules, buckets) = (self.modes.len() as u32, self.buckets);
+        let tenants = [bucket, bucket / 2, 0];
+        (0..rules).map(move |rule| rule * buckets + tenants[rule as usize])
+    }
+
+    /// The limit of a rule: the others of a policy are less strict than the first, as they are for more tenants.
+    pub fn limit(&self, rule: u32, version: usize) -> Limit {
+        let Limit { requests, period_ms, burst } = self.limits.0[version];
+        let times = u64::from(rule) + 1;
+        Limit { requests: requests * times, period_ms, burst: burst * times }
+    }
+
+    fn rule_text(&self, rule: u32, mode: Mode, version: usize) -> String {
+        let Limit { requests, period_ms, burst } = self.limit(rule, version);
+        let mode = match mode {
+            Mode::Exact => r#""exact""#.to_owned(),
+            Mode::Lease { life_s } => format!(r#""lease", "lease": {{"life": "{life_s}s"}}"#),
+            Mode::Async { interval_ms } => format!(r#""async", "sync_interval": "{interval_ms}ms""#),
+        };
+        format!(
+            r#"{{"name": "r{rule}", "mode": {mode}, "key": [{{"header": {{"name": "k{rule}", "trusted": true}}}}],
+                "limits": {{"requests": {requests}, "per": "{per}s", "burst": {burst}}}, "on_error": "deny"}}"#,
+            per = period_ms / 1000,
+        )
     }
 
     /// Whether nothing goes wrong at all.
@@ -175,29 +229,24 @@ impl Scenario {
     }
 
     /// The policy with one of the limits.
-    pub fn policy(&self, limit: usize) -> Policy {
-        let Limit { requests, period_ms, burst } = self.limits.0[limit];
+    pub fn policy(&self, version: usize) -> Policy {
         let classes: Vec<String> = self
             .costs
             .iter()
             .map(|cost| format!(r#"{{"class": "c{cost}", "match": {{"path": "/{cost}"}}, "cost": {cost}}}"#))
             .collect();
-        let mode = match self.mode {
-            Mode::Exact => r#""exact""#.to_owned(),
-            Mode::Lease { life_s } => format!(r#""lease", "lease": {{"life": "{life_s}s"}}"#),
-        };
+        let rules: Vec<String> =
+            (0..).zip(&self.modes).map(|(rule, mode)| self.rule_text(rule, *mode, version)).collect();
         let json = format!(
             r#"{{"version": 1, "table": {{"entries": {entries}}},
                 "limiters": {{"main": {{"transport": "webdis", "cluster": "w", "timeout": "{timeout}ms",
                     "breaker": {{"failures": {failures}, "within": "1s", "probe_every": "200ms"}}}}}},
-                "classes": [{classes}],
-                "rules": [{{"name": "r", "mode": {mode}, "key": [{{"header": {{"name": "k", "trusted": true}}}}],
-                    "limits": {{"requests": {requests}, "per": "{per}s", "burst": {burst}}}, "on_error": "deny"}}]}}"#,
+                "classes": [{classes}], "rules": [{rules}]}}"#,
             entries = self.table_entries,
             timeout = self.timeout_ms,
             failures = self.breaker_failures,
             classes = classes.join(","),
-            per = period_ms / 1000,
+            rules = rules.join(","),
         );
         match Policy::from_host(json.as_bytes(), &|_| None) {
             Ok(policy) => policy,
@@ -207,6 +256,19 @@ impl Scenario {
             }
         }
     }
+}
+
+/// One rule mostly, or two or three, some of which lend.
+fn modes(chance: &mut Chance, smallest_burst: u64) -> Vec<Mode> {
+    if chance.one_in(16) {
+        return vec![Mode::Async { interval_ms: chance.pick(&[50, 100, 1000]) }];
+    }
+    let rules = chance.pick(&[1, 1, 1, 2, 3]);
+    let mode = |_| match chance.one_in(4) || smallest_burst < 2 {
+        true => Mode::Exact,
+        false => Mode::Lease { life_s: chance.pick(&[1, 2, 10, 300]) },
+    };
+    (0..rules).map(mode).collect()
 }
 
 fn limit(chance: &mut Chance) -> Limit {

@@ -25,6 +25,11 @@ impl Shared {
         self.0.borrow_mut().lost = puts;
     }
 
+    /// Whether the next put comes too late.
+    pub fn loses(&self) -> bool {
+        self.0.borrow().lost > 0
+    }
+
     /// All is gone.
     pub fn wipe(&self) {
         self.0.borrow_mut().values.clear();

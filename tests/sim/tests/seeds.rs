@@ -1,19 +1,55 @@
-//! The simulator itself: it repeats, it finds nothing wrong, and it would notice.
+//! The simulator itself: it repeats, it finds nothing wrong, and it would notice. What runs for minutes is `ignore`d here,
+//! and run by `make sim`.
 
 use weir_sim::check::{Holding, Limit, Promise};
 use weir_sim::clock::{START, WrongClock};
 use weir_sim::explore::{self, Watch, explore};
-use weir_sim::scenario::Scenario;
+use weir_sim::model;
+use weir_sim::scenario::{Mode, Scenario};
 use weir_sim::shrink::run;
 
 const LIMIT: Limit = Limit { requests: 2, period_ms: 1000, burst: 3 };
 
-#[test]
-fn five_hundred_seeds_break_nothing() {
-    for seed in 0..500 {
+/// Runs seeds, and names the first that breaks something. To see it cut down: `make sim SEED=...`.
+fn run_seeds(seeds: std::ops::Range<u64>) {
+    for seed in seeds {
         let outcomes = run(&Scenario::short(seed), false);
         assert_eq!(outcomes.violation, None, "SEED={seed}");
     }
+}
+
+#[test]
+fn five_hundred_seeds_break_nothing() {
+    run_seeds(0..500);
+}
+
+#[test]
+#[ignore = "takes a minute: make sim"]
+fn many_seeds_break_nothing() {
+    run_seeds(500..30_000);
+}
+
+#[test]
+fn scenarios_are_of_all_kinds() {
+    let scenarios: Vec<Scenario> = (0..500).map(Scenario::short).collect();
+    let count = |of: fn(&Scenario) -> bool| scenarios.iter().filter(|scenario| of(scenario)).count();
+    let has = |scenario: &Scenario, of: fn(&Mode) -> bool| scenario.modes.iter().any(of);
+    let kinds = [
+        count(|scenario| scenario.modes == [Mode::Exact]),
+        count(|scenario| matches!(scenario.modes[..], [Mode::Lease { .. }])),
+        count(|scenario| matches!(scenario.modes[..], [Mode::Async { .. }])),
+        count(|scenario| scenario.modes.len() == 2),
+        count(|scenario| scenario.modes.len() == 3),
+        count(|scenario| scenario.workers > 1 && scenario.proxies > 1),
+        count(|scenario| scenario.drifts.iter().any(|drift| *drift != 0)),
+        count(|scenario| !scenario.faults.is_empty()),
+        count(Scenario::is_calm),
+        scenarios
+            .iter()
+            .filter(|of| has(of, |mode| *mode == Mode::Exact) && has(of, |mode| *mode != Mode::Exact))
+            .count(),
+    ];
+    assert!(kinds.iter().all(|kind| *kind >= 15), "{kinds:?}");
 }
 
 #[test]
@@ -24,12 +60,32 @@ fn a_seed_repeats_exactly() {
     }
 }
 
+/// Explores all small cases of the core to a depth.
+fn explore_to(depth: usize) {
+    for mut case in explore::cases() {
+        case.depth = depth;
+        let explored = explore(&case, &Watch::new(None));
+        assert_eq!((explored.depth, explored.violation), (depth, None), "{}", case.name);
+    }
+}
+
 #[test]
 fn small_cases_break_nothing_to_a_depth_of_four_choices() {
-    for mut case in explore::cases() {
-        case.depth = 4;
-        let explored = explore(&case, &Watch::new(None));
-        assert_eq!((explored.depth, explored.violation), (4, None), "{}", case.name);
+    explore_to(4);
+}
+
+#[test]
+#[ignore = "takes a minute: make sim"]
+fn small_cases_break_nothing_to_a_depth_of_six_choices() {
+    explore_to(6);
+}
+
+#[test]
+#[ignore = "takes a minute: make sim"]
+fn the_rules_keep_the_promise_whatever_happens() {
+    for case in model::cases() {
+        let explored = model::explore(&case, 2, &Watch::new(None));
+        assert_eq!((explored.is_all, explored.broken), (true, None), "{}", case.name);
     }
 }
 
@@ -62,10 +118,23 @@ fn a_proxy_holds_what_replies_gave_it_and_no_more() {
     assert_eq!(holding.spend(2, 899), Ok(()));
     assert_eq!(holding.unspent(899), 3);
     // Three were reported, one was spent while the call was out, two new ones came.
+    holding.report(900, 3, 9, 899 + 1);
     assert_eq!(holding.spend(1, 899), Ok(()));
     holding.replace(900, 3, 950, 3, 2);
     assert_eq!((holding.unspent(899), holding.unspent(950)), (4, 0));
     assert_eq!(holding.spend(4, 950), Err(4));
+    assert_eq!(holding.ever_unspent(), 4);
+}
+
+#[test]
+fn what_is_not_wanted_may_not_be_spent_while_the_call_is_out() {
+    let mut holding = Holding::default();
+    holding.replace(0, 0, 900, 0, 5);
+    holding.report(900, 5, 2, 700);
+    assert_eq!((holding.unspent(699), holding.unspent(700)), (2, 0));
+    // The call has never begun, so the other three are there again.
+    holding.restore(900, 700, 3);
+    assert_eq!((holding.unspent(699), holding.unspent(700)), (5, 0));
 }
 
 #[test]
