@@ -99,15 +99,16 @@ const MUTANTS: &[Mutant] = &[
            part!(LEASE, "self.expires = «self.expires.min(now + margin(short_life(limit, terms)))»;", "self.expires")),
     mutant("rule 6: after a lost call all is kept",
            part!(LEASE, "«(self.tokens, self.size, self.end, self.expires) = (0, 0, 0, Ms(0));»", "")),
-    // Rule 6 has two guards against a reply after the call's own end, the time and the lease's own count of calls, and the
-    // host ends the call itself: no run reaches what one of them leaves. tests/core/lending.rs and tests/host/leases.rs
-    // hold each to a case of its own.
+    mutant("rule 6: a reply after the call's own end is used", part!(LINE, "let end = if «now.mono < call.ends» { end }", "true")),
     mutant("rule 8: the old lease is reported again after a lost call",
            part!(LEASE, "«(self.tokens, self.size, self.end, self.expires) = (0, 0, 0, Ms(0));»",
                  "(self.tokens, self.expires) = (0, Ms(0));")),
     mutant("two calls about one lease are out",
            &[Part { file: LEASE, find: "if «self.call_ends > now» {", replace: "false" },
              Part { file: LEASE, find: "if «self.call_ends > Ms(0)» {", replace: "false" }]),
+    mutant("a reply renews a lease that has gone on without it",
+           &[Part { file: PLAN, find: "if «entry.lease.moment() != call.moment» {\n                return Closed", replace: "false" },
+             Part { file: LINE, find: "let end = if «now.mono < call.ends» { end }", replace: "true" }]),
     mutant("new tokens are counted twice",
            part!(LEASE, "self.tokens = carried.saturating_add(«lent.extra»).saturating_add(lent.held);", "2 * lent.extra")),
     mutant("a call that never began gives everything back",
