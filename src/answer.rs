@@ -15,6 +15,8 @@ pub enum Outcome {
     Malformed,
     /// A rule refuses it.
     Forbidden(usize),
+    /// A rule refuses it, for it names its tenant twice.
+    Doubled(usize),
     /// The buckets have spoken: the one that refuses, or else the one that has the least left.
     Decided {
         /// Whose bucket it is: an index into the rules of the policy.
@@ -84,6 +86,7 @@ pub fn answer(policy: &Policy, outcome: &Outcome, unix: Ms, random: u64) -> Answ
         Outcome::Pass => Answer::Pass(Vec::new()),
         Outcome::Malformed => refuse(400, GrpcStatus::InvalidArgument, "malformed_path", "", None),
         Outcome::Forbidden(rule) => refuse(403, GrpcStatus::PermissionDenied, "forbidden", name(rule), None),
+        Outcome::Doubled(rule) => refuse(400, GrpcStatus::InvalidArgument, "doubled", name(rule), None),
         Outcome::Decided { rule, limit, share: Share::Granted(standing) } => {
             let mut headers = Vec::new();
             tell_standing(&mut headers, policy, name(rule), *limit, *standing, unix, None);

@@ -3,7 +3,7 @@
 //! One WebAssembly module names the tenant and the route class of each request and decides, with a Redis limiter
 //! behind it, whether the request may pass. A request's way is the order of the rooms:
 //!
-//! [`policy`] (decoded once) -> [`request`] (what is read of it: class, tenant) -> [`rule`] (which limit applies) ->
+//! [`policy`] (decoded once; classes in a [`trie`]) -> [`request`] (what is read: class, tenant) -> [`rule`] (which limit) ->
 //! [`bucket`] (the numbers of a token bucket) -> [`pool`] (what a proxy keeps of its own) -> [`limiter`] (script and
 //! transport, pure codecs) -> [`answer`] (outcome to status and headers) -> [`plan`] (what the proxy decides alone),
 //! with one [`flow`] that walks through them and returns steps, and the `host` at the edge that performs the steps.
@@ -35,6 +35,7 @@ pub mod pool;
 pub mod request;
 pub mod rule;
 pub mod tenant;
+pub mod trie;
 
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 mod host;

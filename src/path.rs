@@ -9,18 +9,45 @@ use crate::tenant::push_escaped;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// Brings the path of a request into normal form. `*` (RFC 9112, 3.2.4) stays as it is.
+/// What more than RFC 3986 makes two spellings one path: what the servers behind take for the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// A malformed path is in class `default`, rather than answered with 400.
+    pub malformed_is_default: bool,
+    /// ASCII letters are compared in lower case.
+    pub ignore_case: bool,
+    /// A slash at the end means nothing.
+    pub ignore_trailing_slash: bool,
+    /// A segment ends before its first `;`, as servlet containers read it.
+    pub strip_parameters: bool,
+}
+
+/// Brings the path of a request into normal form, as far as RFC 3986 goes. See [`Paths::normalise`].
 ///
 /// # Errors
-/// [`Malformed`]: no slash at the start, a percent sign without two hex digits, a control byte, an escaped NUL, or a
-/// `..` that takes an empty segment away, for servers that merge slashes first let it take the one before that.
+/// As [`Paths::normalise`].
 pub fn normalise(sent: &[u8]) -> Result<String, Malformed> {
+    Paths::default().normalise(sent)
+}
+
+impl Paths {
+    /// Brings the path of a request into normal form. `*` (RFC 9112, 3.2.4) stays as it is.
+    ///
+    /// # Errors
+    /// [`Malformed`]: no slash at the start, a percent sign without two hex digits, a control byte, an escaped NUL, or
+    /// a `..` that takes an empty segment away, for servers that merge slashes first let it take the one before that.
+    pub fn normalise(self, sent: &[u8]) -> Result<String, Malformed> {
+        normal(sent, self)
+    }
+}
+
+fn normal(sent: &[u8], paths: Paths) -> Result<String, Malformed> {
     let end = sent.iter().position(|byte| matches!(byte, b'?' | b'#'));
     let path = sent.get(..end.unwrap_or(sent.len())).unwrap_or(sent);
     if path == b"*" {
         return Ok("*".to_owned());
     }
-    let decoded = decode(without_authority(path)?)?;
+    let decoded = decode(without_authority(path)?, paths)?;
     let mut segments: Vec<&str> = Vec::new();
     let mut parts = decoded.split('/').skip(1).peekable();
     // The last part stands after the last slash; where it is empty or a dot, the path ends in a slash.
@@ -42,7 +69,7 @@ pub fn normalise(sent: &[u8]) -> Result<String, Malformed> {
         normal.push('/');
         normal.push_str(segment);
     }
-    if open_end || normal.is_empty() {
+    if (open_end && !paths.ignore_trailing_slash) || normal.is_empty() {
         normal.push('/');
     }
     Ok(normal)
@@ -68,17 +95,18 @@ fn without_authority(path: &[u8]) -> Result<&[u8], Malformed> {
 }
 
 /// Decodes unreserved bytes and spells every other escape in one way.
-fn decode(path: &[u8]) -> Result<String, Malformed> {
+fn decode(path: &[u8], paths: Paths) -> Result<String, Malformed> {
     let mut decoded = String::with_capacity(path.len());
+    // From a `;` to the next slash, where that is left out: before dots are looked at, since `/a/..;/b` is then `/b`.
+    let mut in_parameters = false;
     let mut bytes = path.iter().copied();
     while let Some(byte) = bytes.next() {
         let (byte, escaped) = match byte {
             b'%' => {
-                let digits = (bytes.next().and_then(hex), bytes.next().and_then(hex));
-                let (Some(high), Some(low)) = digits else {
+                let (Some(high), Some(low)) = (bytes.next(), bytes.next()) else {
                     return Err(Malformed);
                 };
-                (high << 4 | low, true)
+                (byte_of(high, low).ok_or(Malformed)?, true)
             }
             _ => (byte, false),
         };
@@ -88,13 +116,24 @@ fn decode(path: &[u8]) -> Result<String, Malformed> {
         if byte == 0 || (!escaped && (byte.is_ascii_control() || byte == b' ')) {
             return Err(Malformed);
         }
+        if !escaped && matches!(byte, b'/' | b';') {
+            in_parameters = byte == b';' && paths.strip_parameters;
+        }
+        if in_parameters {
+            continue;
+        }
         if unreserved || (literal && !escaped) {
-            decoded.push(char::from(byte));
+            decoded.push(char::from(if paths.ignore_case { byte.to_ascii_lowercase() } else { byte }));
         } else {
             push_escaped(&mut decoded, byte);
         }
     }
     Ok(decoded)
+}
+
+/// The byte of two hex digits.
+pub(crate) fn byte_of(high: u8, low: u8) -> Option<u8> {
+    Some(hex(high)? << 4 | hex(low)?)
 }
 
 fn hex(digit: u8) -> Option<u8> {
@@ -108,9 +147,12 @@ pub struct Pattern {
     below: bool,
 }
 
+/// One segment of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+pub enum Part {
+    /// This one.
     Exactly(String),
+    /// Any that is not empty.
     Any,
 }
 
@@ -128,11 +170,19 @@ pub enum NoPattern {
 }
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Reads a pattern of paths in the normal form of RFC 3986.
     ///
     /// # Errors
     /// See [`NoPattern`].
     pub fn parse(text: &str) -> Result<Pattern, NoPattern> {
+        Pattern::parse_for(text, Paths::default())
+    }
+
+    /// Reads a pattern of paths in this normal form.
+    ///
+    /// # Errors
+    /// See [`NoPattern`].
+    pub fn parse_for(text: &str, paths: Paths) -> Result<Pattern, NoPattern> {
         if !text.starts_with('/') {
             return Err(NoPattern::NoPath);
         }
@@ -161,7 +211,7 @@ impl Pattern {
         if literal.is_empty() {
             return Ok(Pattern { segments, below });
         }
-        let mut normal = normalise(literal.as_bytes()).map_err(|Malformed| NoPattern::NoPath)?;
+        let mut normal = paths.normalise(literal.as_bytes()).map_err(|Malformed| NoPattern::NoPath)?;
         if below && normal.ends_with('/') {
             normal.pop();
         }
@@ -170,6 +220,16 @@ impl Pattern {
         }
         let told = normal.replace("%7B", "{").replace("%7D", "}");
         Err(NoPattern::NotNormal(told + if below { "/**" } else { "" }))
+    }
+
+    /// Its segments.
+    pub fn segments(&self) -> &[Part] {
+        &self.segments
+    }
+
+    /// Whether it is also for all that is below these segments.
+    pub fn is_below(&self) -> bool {
+        self.below
     }
 
     /// Whether a path in normal form is one of these.
@@ -187,6 +247,42 @@ impl Pattern {
             }
         }
         self.below || segments.next().is_none()
+    }
+}
+
+/// An expression that a whole path in normal form has to match. Without the feature `regex` there is none.
+#[derive(Clone, Debug)]
+pub struct Regex(#[cfg(feature = "regex")] regex_lite::Regex, #[cfg(not(feature = "regex"))] std::convert::Infallible);
+
+#[cfg(feature = "regex")]
+impl Regex {
+    /// Compiled, an expression takes at most this many bytes.
+    const MAX_SIZE: usize = 64 * 1024;
+
+    /// Reads an expression; None where it is none, or is too large.
+    pub fn parse(text: &str) -> Option<Regex> {
+        // Apart first, so that parentheses of the text cannot reach over those that are put around it.
+        let limited = |text: &str| regex_lite::RegexBuilder::new(text).size_limit(Regex::MAX_SIZE).build().ok();
+        limited(text)?;
+        limited(&format!("^(?:{text})$")).map(Regex)
+    }
+
+    /// Whether a path in normal form matches as a whole, in time linear in its length.
+    pub fn matches(&self, normal: &str) -> bool {
+        self.0.is_match(normal)
+    }
+}
+
+#[cfg(not(feature = "regex"))]
+impl Regex {
+    /// There is none.
+    pub fn parse(_text: &str) -> Option<Regex> {
+        None
+    }
+
+    /// There is none.
+    pub fn matches(&self, _normal: &str) -> bool {
+        match self.0 {}
     }
 }
 

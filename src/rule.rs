@@ -3,8 +3,8 @@
 use crate::clock::Ms;
 use crate::limiter::script;
 use crate::path::Malformed;
-use crate::policy::{Allowance, ClassId, Limit, Mode, OnError, Policy, Rule, Terms};
-use crate::request::{Class, Identity, Request, classify, identify};
+use crate::policy::{Allowance, ClassId, Entry, Limit, Mode, OnError, Policy, Rule, Terms};
+use crate::request::{Class, Identity, Reading, Request, class_of, tenant_of, tier_of};
 use crate::tenant::{Storage, Tenant};
 
 /// What the policy says of a request before anybody is asked for tokens.
@@ -16,6 +16,8 @@ pub enum Ruling {
     Malformed,
     /// This rule refuses it: by the word `deny`, or because it names no tenant.
     Forbidden(usize),
+    /// This rule refuses it, for it names its tenant twice.
+    Doubled(usize),
     /// It needs tokens, of each of these.
     Ask(Vec<Ask>),
 }
@@ -74,59 +76,94 @@ impl Ask {
 }
 
 /// Applies a policy to a request.
-pub fn judge(policy: &Policy, request: &impl Request) -> Ruling {
-    let (class, cost) = match classify(&policy.classes, request) {
+pub fn judge(policy: &Policy, request: &dyn Request) -> Ruling {
+    let reading = Reading::new(request);
+    let (class, cost) = match class_of(&policy.classes, &reading) {
         Ok(Class::Charged(class, cost)) => (class, cost),
         Ok(Class::Exempt) => return Ruling::Pass,
         Err(Malformed) => return Ruling::Malformed,
     };
     let mut asks = Vec::with_capacity(policy.rules.len());
     for (index, rule) in policy.rules.iter().enumerate() {
-        match judge_by(policy, index, rule, class, cost, request) {
-            One::Forbidden if !rule.shadow => return Ruling::Forbidden(index),
-            One::Pass | One::Forbidden => {}
-            One::Ask(ask) => asks.push(ask),
+        match judge_by(index, rule, class, &reading) {
+            Ok(Some((tenant, entry))) => ask(policy, index, rule, &tenant, entry, cost, &reading, &mut asks),
+            Err(ruling) if !rule.shadow => return ruling,
+            Ok(None) | Err(_) => {}
         }
     }
     if asks.is_empty() { Ruling::Pass } else { Ruling::Ask(asks) }
 }
 
-/// What one rule says of a request.
-enum One {
-    Pass,
-    Forbidden,
-    Ask(Ask),
-}
-
-fn judge_by(policy: &Policy, index: usize, rule: &Rule, class: ClassId, cost: u64, request: &impl Request) -> One {
-    let tenant = match identify(rule, request) {
-        Identity::Tenant(tenant) => tenant,
-        Identity::Skipped => return One::Pass,
-        Identity::Refused => return One::Forbidden,
+/// The tenant that one rule sees in a request, and the limits that it has there; None where it has none.
+fn judge_by<'p>(
+    index: usize,
+    rule: &'p Rule,
+    class: ClassId,
+    reading: &Reading,
+) -> Result<Option<(Tenant, &'p Entry)>, Ruling> {
+    let refused = |identity| match identity {
+        Identity::Malformed => Ruling::Malformed,
+        Identity::Doubled => Ruling::Doubled(index),
+        _ => Ruling::Forbidden(index),
     };
-    let tier = rule.tenants.get(&tenant).unwrap_or(&rule.default_tier);
-    let entry = rule.tiers.get(*tier).and_then(|tier| {
+    let tenant = match tenant_of(rule, reading) {
+        Identity::Tenant(tenant) => tenant,
+        Identity::Skipped => return Ok(None),
+        identity => return Err(refused(identity)),
+    };
+    let tier = match rule.tenants.get(&tenant) {
+        Some(tier) => *tier,
+        None => tier_of(rule, reading).map_err(refused)?.unwrap_or(rule.default_tier),
+    };
+    let entry = rule.tiers.get(tier).and_then(|tier| {
         let entry = tier.by_class.get(class.0)?;
         tier.entries.get(*entry)
     });
     match entry.map(|entry| (entry, entry.allowance)) {
-        Some((_, Allowance::Unlimited)) => One::Pass,
-        Some((entry, Allowance::Limited(limit))) => One::Ask(Ask {
+        Some((_, Allowance::Unlimited)) => Ok(None),
+        Some((entry, Allowance::Limited(_))) => Ok(Some((tenant, entry))),
+        // A plan has an entry for each class in each tier; an error is never read as allowed.
+        Some((_, Allowance::Deny)) | None => Err(Ruling::Forbidden(index)),
+    }
+}
+
+/// What a request needs of the buckets of an entry, one for each of its limits.
+#[expect(clippy::too_many_arguments, reason = "all that a request and a policy say")]
+fn ask(
+    policy: &Policy,
+    index: usize,
+    rule: &Rule,
+    tenant: &Tenant,
+    entry: &Entry,
+    cost: u64,
+    reading: &Reading,
+    asks: &mut Vec<Ask>,
+) {
+    let Allowance::Limited(first) = entry.allowance else {
+        return;
+    };
+    let repeat = repeat(policy, rule, tenant, reading);
+    for (limit, own) in std::iter::once((first, entry.own)).chain(entry.also.iter().copied()) {
+        asks.push(Ask {
             rule: index,
-            key: key(policy, rule, &tenant, &entry.name, limit),
+            key: key(policy, rule, tenant, &entry.name, limit),
             limit,
             cost,
             mode: match rule.mode {
                 Mode::Exact | Mode::Lease(_) if rule.shadow => Mode::Async { sync_interval: SHADOW_INTERVAL },
                 mode => mode,
             },
-            own: entry.own,
+            own,
             on_error: rule.on_error,
             shadow: rule.shadow,
-            repeat: repeat(policy, rule, &tenant, request),
-        }),
-        // A plan has an entry for each class in each tier; an error is never read as allowed.
-        Some((_, Allowance::Deny)) | None => One::Forbidden,
+            repeat: repeat.clone().map(|mut repeat| {
+                // Each bucket is charged for itself, so each remembers for itself.
+                if limit != first {
+                    repeat.key.push_str(&format!(" {}", limit.period().0));
+                }
+                repeat
+            }),
+        });
     }
 }
 
@@ -144,9 +181,9 @@ fn key(policy: &Policy, rule: &Rule, tenant: &Tenant, entry: &str, limit: Limit)
     )
 }
 
-fn repeat(policy: &Policy, rule: &Rule, tenant: &Tenant, request: &impl Request) -> Option<Repeat> {
+fn repeat(policy: &Policy, rule: &Rule, tenant: &Tenant, reading: &Reading) -> Option<Repeat> {
     let idempotency = rule.idempotency.as_ref()?;
-    let value = request.header(&idempotency.header).filter(|value| !value.is_empty())?;
+    let value = reading.header(&idempotency.header).filter(|value| !value.is_empty())?;
     let name = Tenant::new("repeat", &value, Storage::Plain, &rule.hash_key);
     let key = format!("{} {} {} {}", policy.namespace, rule.name, tenant.as_str(), name.as_str());
     Some(Repeat { key, keep: idempotency.keep })

@@ -93,12 +93,13 @@ pub struct Call {
 }
 
 /// Applies a policy to a request, as far as that goes without tokens.
-pub fn decide(policy: &Policy, request: &impl Request) -> Decision {
+pub fn decide(policy: &Policy, request: &dyn Request) -> Decision {
     let outcome = match judge(policy, request) {
         Ruling::Ask(asks) => return Decision::Ask(asks),
         Ruling::Pass => Outcome::Pass,
         Ruling::Malformed => Outcome::Malformed,
         Ruling::Forbidden(rule) => Outcome::Forbidden(rule),
+        Ruling::Doubled(rule) => Outcome::Doubled(rule),
     };
     Decision::Answer(answer(policy, &outcome, Ms::default(), 0))
 }

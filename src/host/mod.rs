@@ -221,4 +221,13 @@ impl Request for HostRequest {
     fn header(&self, name: &str) -> Option<Vec<u8>> {
         hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name).ok().flatten()
     }
+
+    fn is_doubled(&self, name: &str) -> bool {
+        let headers = hostcalls::get_map_bytes(MapType::HttpRequestHeaders).unwrap_or_default();
+        headers.iter().filter(|(other, _)| other == name).nth(1).is_some()
+    }
+
+    fn property(&self, path: &[&str]) -> Option<Vec<u8>> {
+        hostcalls::get_property(path.to_vec()).ok().flatten()
+    }
 }

@@ -4,11 +4,10 @@
 //! reads `+` as a space, so every byte outside `A-Z a-z 0-9 _ -` is percent-encoded. An error of Redis comes with
 //! status 200 and `{"EVALSHA":[false,"ERR ..."]}`.
 
-use serde_json::Value;
-
 use super::script::Script;
 use super::{Failure, HttpCall, HttpEnd};
 use crate::bucket::{Acquire, Acquired};
+use crate::policy::Tree;
 use crate::tenant::escape_into;
 
 /// The longest reply in bytes that can be a verdict: see [`MAX_RUNS`].
@@ -75,13 +74,13 @@ pub fn decode(end: HttpEnd, by: By, asked: &Acquire) -> Reply {
     let Some(reply) = reply_of(body, by) else {
         return Reply::Failure(Failure::Unreadable);
     };
-    if let [Value::Bool(false), Value::String(error)] = reply.as_slice() {
+    if let [Tree::Bool(false), Tree::Text(error)] = reply.as_slice() {
         return match error.starts_with("NOSCRIPT") {
             true => Reply::NoScript,
             false => Reply::Failure(Failure::Redis),
         };
     }
-    let numbers: Option<Vec<i64>> = reply.iter().map(Value::as_i64).collect();
+    let numbers: Option<Vec<i64>> = reply.iter().map(Tree::integer).collect();
     match numbers.map(|numbers| Acquired::from_reply(&numbers, asked)) {
         Some(Ok(acquired)) => Reply::Acquired(acquired),
         Some(Err(_)) | None => Reply::Failure(Failure::Unreadable),
@@ -89,17 +88,16 @@ pub fn decode(end: HttpEnd, by: By, asked: &Acquire) -> Reply {
 }
 
 /// The list in `{"EVALSHA":[...]}`, for the command that was sent.
-fn reply_of(body: &[u8], by: By) -> Option<Vec<Value>> {
-    let Ok(Value::Object(mut object)) = serde_json::from_slice(body) else {
+fn reply_of(body: &[u8], by: By) -> Option<Vec<Tree>> {
+    let Tree::Map(object) = Tree::from_json(body).ok()? else {
         return None;
     };
     let command = match by {
         By::Sha => "EVALSHA",
         By::Text => "EVAL",
     };
-    let reply = object.remove(command)?;
-    match reply {
-        Value::Array(list) if object.is_empty() => Some(list),
+    match <[_; 1]>::try_from(object) {
+        Ok([(name, Tree::List(list))]) if name == command => Some(list),
         _ => None,
     }
 }

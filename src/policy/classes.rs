@@ -2,32 +2,63 @@
 
 use super::problem::{Found, Path};
 use super::read::{Fields, Reader, Words};
+use super::sources::{HEADER, property};
 use super::tree::Tree;
-use super::{ClassId, ClassMatch, Classes};
-use crate::path::{NoPattern, Pattern};
+use super::{ClassId, ClassIndex, ClassMatch, Classes, Condition, Origin};
+use crate::path::{NoPattern, Paths, Pattern, Regex};
 
 const CLASS: Words = Words { built: &["class", "match", "cost", "exempt"], later: &[] };
 
 const MATCH: Words = Words {
-    built: &["methods", "path"],
-    later: &["path_regex", "host", "headers", "query", "grpc_service", "grpc_method", "route_name", "route_metadata"],
+    built: &["methods", "path", "path_regex", "host", "headers", "query", "grpc", "route_name", "route_metadata"],
+    later: &[],
 };
+
+const GRPC: Words = Words { built: &["service", "method"], later: &[] };
+
+const VALUE: Words = Words { built: &["present", "exact"], later: &[] };
+
+const METADATA: Words = Words { built: &["path", "present", "exact"], later: &[] };
 
 /// The class of requests that match nothing.
 pub(super) const DEFAULT: &str = "default";
 
-pub(super) fn read(reader: &mut Reader, fields: &Fields) -> Classes {
-    let mut classes = Classes { names: vec![DEFAULT.to_owned()], matches: Vec::new() };
+pub(super) fn read(reader: &mut Reader, fields: &Fields, paths: Paths) -> Classes {
+    let names = vec![DEFAULT.to_owned()];
+    let mut classes = Classes { names, matches: Vec::new(), paths, index: ClassIndex::default() };
     let items = fields.get("classes").and_then(|(tree, path)| reader.list(&path, tree, "write a list of classes"));
     for (path, tree) in items.into_iter().flatten() {
-        if let Some(class_match) = class(reader, &mut classes.names, &path, tree) {
+        if let Some(class_match) = class(reader, &mut classes.names, &path, tree, paths) {
             classes.matches.push(class_match);
         }
     }
+    classes.index = index(&classes.matches);
     classes
 }
 
-fn class(reader: &mut Reader, names: &mut Vec<String>, path: &Path, tree: &Tree) -> Option<ClassMatch> {
+fn index(matches: &[ClassMatch]) -> ClassIndex {
+    let mut index = ClassIndex::default();
+    for (number, class_match) in matches.iter().enumerate() {
+        let Some(pattern) = &class_match.path else {
+            index.without_path.push(number);
+            continue;
+        };
+        index.by_path.add(pattern, number);
+        index.first.get_or_insert(number);
+        if class_match.methods.is_none() {
+            index.first_by_other.get_or_insert(number);
+        }
+        for method in class_match.methods.iter().flatten() {
+            if !index.first_by_method.iter().any(|(known, _)| known == method) {
+                let first = index.first_by_other.unwrap_or(number);
+                index.first_by_method.push((method.clone(), first));
+            }
+        }
+    }
+    index
+}
+
+fn class(reader: &mut Reader, names: &mut Vec<String>, path: &Path, tree: &Tree, paths: Paths) -> Option<ClassMatch> {
     let fields = reader.object(path, tree, CLASS)?;
     let class = reader.needed(&fields, "class", "write the name of the class").and_then(|(tree, path)| {
         let name = reader.name_at(&path, tree)?;
@@ -42,27 +73,35 @@ fn class(reader: &mut Reader, names: &mut Vec<String>, path: &Path, tree: &Tree)
         Some((tree, path)) => reader.count(&path, tree),
         None => Some(1),
     };
-    let exempt = match fields.get("exempt") {
-        Some((tree, path)) => reader.boolean(&path, tree),
-        None => Some(false),
-    };
+    let exempt = reader.flag(&fields, "exempt");
     if let (Some(true), Some((_, path))) = (exempt, fields.get("cost")) {
         reader.note(&path, Found::Nothing, "has no meaning in a class that is exempt", "leave it out");
     }
     let (tree, path) = reader.needed(&fields, "match", "write match: {methods: [...], path: ...}")?;
     let fields = reader.object(&path, tree, MATCH)?;
     let methods = fields.get("methods").map(|(tree, path)| methods(reader, &path, tree));
-    let pattern = fields.get("path").map(|(tree, path)| pattern(reader, &path, tree));
-    if matches!(tree, Tree::Map(pairs) if pairs.is_empty()) {
-        reader.note(&path, Found::Nothing, "matches every request", "write methods, path or both");
+    let mut pattern = fields.get("path").map(|(tree, path)| {
+        let text = reader.text(&path, tree, "write a path, such as /v1/reports/{id} or /v1/**")?;
+        pattern(reader, &path, text, paths)
+    });
+    if let Some((tree, path)) = fields.get("grpc") {
+        if pattern.is_some() {
+            reader.note(&path, Found::Nothing, "has no meaning beside path", "leave one of them out");
+        }
+        pattern = Some(grpc(reader, &path, tree, paths));
     }
-    Some(ClassMatch {
-        class: class?,
-        methods: methods.flatten(),
-        path: pattern.flatten(),
-        cost: cost?,
-        exempt: exempt?,
-    })
+    let regex = fields.get("path_regex").and_then(|(tree, path)| regex(reader, &path, tree));
+    let conditions = conditions(reader, &fields);
+    if matches!(tree, Tree::Map(pairs) if pairs.is_empty()) {
+        reader.note(&path, Found::Nothing, "matches every request", "write methods, path or another word");
+    }
+    match (class, cost, exempt) {
+        (Some(class), Some(cost), Some(exempt)) => {
+            let (methods, path) = (methods.flatten(), pattern.flatten());
+            Some(ClassMatch { class, methods, path, regex, conditions, cost, exempt })
+        }
+        _ => None,
+    }
 }
 
 /// A class may be matched in several ways, so its name may come again.
@@ -94,9 +133,127 @@ fn methods(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Vec<String>>
     Some(methods)
 }
 
-fn pattern(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Pattern> {
-    let text = reader.text(path, tree, "write a path, such as /v1/reports/{id} or /v1/**")?;
-    let error = match Pattern::parse(text) {
+/// What must hold of a request beside its method and path. What could not be read is noted.
+fn conditions(reader: &mut Reader, fields: &Fields) -> Vec<Condition> {
+    let mut conditions = Vec::new();
+    if let Some((tree, path)) = fields.get("host")
+        && let Some(host) = host(reader, &path, tree)
+    {
+        conditions.push(Condition { origin: Origin::Host, exact: Some(host) });
+    }
+    for word in ["headers", "query"] {
+        let Some((tree, path)) = fields.get(word) else {
+            continue;
+        };
+        const WANTED: &str = "write NAME: {present: true} or NAME: {exact: VALUE}";
+        for (name, path, tree) in reader.chosen(&path, tree, WANTED).into_iter().flatten() {
+            let origin = match word {
+                "headers" => reader.header_text(&path, name, HEADER).map(Origin::Header),
+                _ => Some(Origin::Query(name.to_owned())),
+            };
+            let wanted = reader.object(&path, tree, VALUE).and_then(|fields| wanted(reader, &fields));
+            if let (Some(origin), Some(exact)) = (origin, wanted) {
+                conditions.push(Condition { origin, exact });
+            }
+        }
+        if matches!(tree, Tree::Map(pairs) if pairs.is_empty()) {
+            reader.note(&path, Found::Nothing, "is empty and would match every request", WANTED);
+        }
+    }
+    let xds = |parts: &[&str]| Origin::Property(parts.iter().map(|part| (*part).to_owned()).collect());
+    if let Some((tree, path)) = fields.get("route_name")
+        && let Some(name) = reader.text(&path, tree, "write the name of a route")
+    {
+        conditions.push(Condition { origin: xds(&["xds", "route_name"]), exact: Some(name.to_owned()) });
+    }
+    if let Some((tree, path)) = fields.get("route_metadata")
+        && let Some(fields) = reader.object(&path, tree, METADATA)
+    {
+        const PATH: &str = "write path: [NAMESPACE, KEY]";
+        let exact = wanted(reader, &fields);
+        let path = reader.needed(&fields, "path", PATH).and_then(|(tree, path)| property(reader, &path, tree));
+        if let (Some(path), Some(exact)) = (path, exact) {
+            let mut parts = vec!["xds", "route_metadata", "filter_metadata"];
+            parts.extend(path.iter().map(String::as_str));
+            conditions.push(Condition { origin: xds(&parts), exact });
+        }
+    }
+    conditions
+}
+
+/// `{present: true}` or `{exact: VALUE}`.
+fn wanted(reader: &mut Reader, fields: &Fields) -> Option<Option<String>> {
+    const WANTED: &str = "write {present: true} or {exact: VALUE}";
+    match (fields.get("present"), fields.get("exact")) {
+        (Some((Tree::Bool(true), _)), None) => Some(None),
+        (None, Some((tree, path))) => Some(Some(reader.text(&path, tree, WANTED)?.to_owned())),
+        _ => {
+            reader.note(&fields.path, Found::Nothing, "has to be either present or exact", WANTED);
+            None
+        }
+    }
+}
+
+/// A host name as requests are compared: in lower case, without port and dot at the end; `*.` stands for any part before.
+fn host(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<String> {
+    const WANTED: &str = "write a name in lower case without a port, such as api.example.com or *.example.com";
+    let text = reader.text(path, tree, WANTED)?;
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    let is_host = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
+    let is_address = name.starts_with('[') && name.ends_with(']');
+    if name.is_empty() || name.ends_with('.') || !(is_address || name.bytes().all(is_host)) {
+        reader.note(path, Found::Text(text.to_owned()), "is no host", WANTED);
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+/// The path of a gRPC method: `/service/method`, whatever the content type, so that no spelling escapes.
+fn grpc(reader: &mut Reader, path: &Path, tree: &Tree, paths: Paths) -> Option<Pattern> {
+    const WANTED: &str = "write the name, such as service: shop.v1.Cart or method: Get";
+    let fields = reader.object(path, tree, GRPC)?;
+    let mut text = String::new();
+    for word in GRPC.built {
+        text.push('/');
+        let Some((tree, path)) = fields.get(word) else {
+            text.push_str("{any}");
+            continue;
+        };
+        let name = reader.text(&path, tree, WANTED)?;
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._".contains(&byte)) {
+            reader.note(&path, Found::Text(name.to_owned()), "is no name of gRPC", WANTED);
+            return None;
+        }
+        text.push_str(name);
+    }
+    if text == "/{any}/{any}" {
+        reader.note(path, Found::Nothing, "is empty", "write service, method or both");
+        return None;
+    }
+    if paths.ignore_case {
+        text.make_ascii_lowercase();
+    }
+    pattern(reader, path, &text, paths)
+}
+
+/// An expression for the whole path.
+fn regex(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Regex> {
+    const WANTED: &str = "write an expression for the whole path, such as /v[0-9]+/users/.*";
+    let text = reader.text(path, tree, WANTED)?;
+    if !cfg!(feature = "regex") {
+        let wanted = "write path, or build the module with --features regex, which makes it larger by an eighth";
+        reader.note(path, Found::Nothing, "is not in this module", wanted);
+        return None;
+    }
+    let regex = Regex::parse(text);
+    if regex.is_none() {
+        reader.note(path, Found::Text(text.to_owned()), "is no expression, or is too large", WANTED);
+    }
+    regex
+}
+
+fn pattern(reader: &mut Reader, path: &Path, text: &str, paths: Paths) -> Option<Pattern> {
+    let error = match Pattern::parse_for(text, paths) {
         Ok(pattern) => return Some(pattern),
         Err(error) => error,
     };

@@ -9,12 +9,27 @@ use super::{
     BreakerLimits, Credential, Environment, Limit, Limiter, Policy, Reset, Response, UpstreamHeaders, classes, rules,
 };
 use crate::clock::Ms;
+use crate::path::Paths;
 use crate::tenant::HashKey;
 
 const POLICY: Words = Words {
-    built: &["version", "namespace", "proxies", "table", "hash_secret_env", "limiters", "classes", "rules", "response"],
-    later: &["paths", "observe"],
+    built: &[
+        "version",
+        "namespace",
+        "proxies",
+        "table",
+        "hash_secret_env",
+        "limiters",
+        "paths",
+        "classes",
+        "rules",
+        "response",
+    ],
+    later: &["observe"],
 };
+
+const PATHS: Words =
+    Words { built: &["malformed", "ignore_case", "trailing_slash", "strip_path_parameters"], later: &[] };
 
 const LIMITER: Words = Words {
     built: &["transport", "cluster", "authority", "timeout", "auth_env", "breaker", "max_new_keys_per_second"],
@@ -57,7 +72,8 @@ fn read_policy(reader: &mut Reader, tree: &Tree, environment: Environment) -> Op
     };
     let hash_key = variable(reader, &fields, "hash_secret_env", environment);
     let limiter = limiter(reader, &fields, environment);
-    let classes = classes::read(reader, &fields);
+    let paths = fields.get("paths").map(|(tree, path)| paths(reader, &path, tree)).unwrap_or_default();
+    let classes = classes::read(reader, &fields, paths);
     let proxies = fields.get("proxies").and_then(|(tree, path)| within(reader, &path, tree, PROXIES));
     let table_entries = match fields.get("table") {
         Some((tree, path)) => table(reader, &path, tree),
@@ -68,15 +84,37 @@ fn read_policy(reader: &mut Reader, tree: &Tree, environment: Environment) -> Op
         Some((tree, path)) => response(reader, tree, &path),
         None => Some(Response::default()),
     };
-    Some(Policy {
-        namespace: namespace?,
-        proxies,
-        table_entries: table_entries?,
-        limiter: limiter?,
-        classes,
-        rules: rules?,
-        response: response?,
-    })
+    // In one go, here and below: what is dropped is dropped in one place, and the module is smaller.
+    match (namespace, table_entries, limiter, rules, response) {
+        (Some(namespace), Some(table_entries), Some(limiter), Some(rules), Some(response)) => {
+            Some(Policy { namespace, proxies, table_entries, limiter, classes, rules, response })
+        }
+        _ => None,
+    }
+}
+
+/// Which paths are one. A value that could not be read is noted, so the default in its place is never used.
+fn paths(reader: &mut Reader, path: &Path, tree: &Tree) -> Paths {
+    let mut paths = Paths::default();
+    let Some(fields) = reader.object(path, tree, PATHS) else {
+        return paths;
+    };
+    if let Some((tree, path)) = fields.get("malformed") {
+        const WANTED: &str = "write 400 or default";
+        match tree {
+            Tree::Int(400) => {}
+            Tree::Int(other) => reader.note(&path, Found::Number(*other), "is not known here", WANTED),
+            Tree::Text(_) => paths.malformed_is_default = reader.word(&path, tree, &[("default", ())], &[]).is_some(),
+            _ => reader.wrong_kind(&path, tree, WANTED),
+        }
+    }
+    if let Some((tree, path)) = fields.get("trailing_slash") {
+        let words = [("distinct", false), ("ignore", true)];
+        paths.ignore_trailing_slash = reader.word(&path, tree, &words, &[]).unwrap_or_default();
+    }
+    paths.ignore_case = reader.flag(&fields, "ignore_case").unwrap_or_default();
+    paths.strip_parameters = reader.flag(&fields, "strip_path_parameters").unwrap_or_default();
+    paths
 }
 
 fn version(reader: &mut Reader, fields: &Fields) {
@@ -152,15 +190,13 @@ fn limiter(reader: &mut Reader, fields: &Fields, environment: Environment) -> Op
         // The value stays unsaid.
         reader.note(&path, Found::Nothing, "names a variable whose value is no header value", "use visible ASCII");
     }
-    Some(Limiter {
-        name: name?,
-        cluster: cluster?,
-        authority: authority?,
-        timeout: timeout?,
-        authorization: authorization.map(Credential),
-        breaker: breaker?,
-        max_new_keys_per_second: new_keys?,
-    })
+    match (name, cluster, authority, timeout, breaker, new_keys) {
+        (Some(name), Some(cluster), Some(authority), Some(timeout), Some(breaker), Some(max_new_keys_per_second)) => {
+            let authorization = authorization.map(Credential);
+            Some(Limiter { name, cluster, authority, timeout, authorization, breaker, max_new_keys_per_second })
+        }
+        _ => None,
+    }
 }
 
 /// An integer of a range.

@@ -1,5 +1,7 @@
 //! The limits of a rule, by tier and class.
 
+use std::ops::RangeInclusive;
+
 use super::classes::DEFAULT;
 use super::limit::{self, Limit, NoLimit};
 use super::problem::{Found, Path};
@@ -11,6 +13,9 @@ const LIMIT: Words = Words { built: &["requests", "per", "burst"], later: &[] };
 
 /// The smallest burst of which a part can be lent while a part stays.
 const LENDABLE: u64 = 2;
+
+/// How many limits may hold at once: each may cost a request a call.
+const LIST: RangeInclusive<usize> = 1..=4;
 
 const PERIOD: &str = "write one integer and s, m, h or d, such as 1m";
 
@@ -55,80 +60,116 @@ fn is_by_name(tree: &Tree) -> bool {
     }
 }
 
-fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree, setting: Setting) -> Option<Tier> {
+/// The limits of one tier, or of one tenant.
+pub(super) fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree, setting: Setting) -> Option<Tier> {
     let Setting { classes, is_lent } = setting;
-    let mut entries = Vec::new();
+    let mut entries: Vec<(Path, Entry)> = Vec::new();
     let mut complete = true;
     if is_by_name(tree) {
-        for (entry, path, tree) in reader.chosen(path, tree, LIMIT_TEXT)? {
-            if !classes.names.iter().any(|class| class == entry) {
+        for (name, path, tree) in reader.chosen(path, tree, LIMIT_TEXT)? {
+            if !classes.names.iter().any(|class| class == name) {
                 let wanted = "write default or a class that stands under classes";
                 reader.note_choices(&path, Found::Nothing, "is no class", wanted, classes.names.clone());
                 complete = false;
             }
-            match allowance(reader, &path, tree) {
-                Some(allowance) => entries.push((path, entry, allowance)),
+            match entry(reader, &path, name, tree) {
+                Some(entry) => entries.push((path, entry)),
                 None => complete = false,
             }
         }
     } else {
-        let allowance = allowance(reader, path, tree)?;
-        entries.push((path.clone(), DEFAULT, allowance));
+        entries.push((path.clone(), entry(reader, path, DEFAULT, tree)?));
     }
-    if complete && !entries.iter().any(|(_, entry, _)| *entry == DEFAULT) {
+    if complete && !entries.iter().any(|(_, entry)| entry.name == DEFAULT) {
         let wanted = "write a limit for the requests of all other classes; unlimited if there shall be none";
         reader.note(&path.word("default"), Found::Nothing, "is missing", wanted);
     }
     if !complete {
         return None;
     }
-    let index_of = |name: &str| entries.iter().position(|(_, entry, _)| *entry == name);
+    let index_of = |name: &str| entries.iter().position(|(_, entry)| entry.name == name);
     let default = index_of(DEFAULT)?;
     let by_class: Vec<usize> = classes.names.iter().map(|class| index_of(class).unwrap_or(default)).collect();
-    for class_match in classes.matches.iter().filter(|class_match| !class_match.exempt) {
-        let entry = by_class.get(class_match.class.0).and_then(|entry| entries.get(*entry));
-        if let Some((path, _, Allowance::Limited(limit))) = entry
-            && class_match.cost > limit.burst()
-        {
-            let found = Found::Number(i64::try_from(limit.burst()).unwrap_or(i64::MAX));
-            let wanted = format!("raise it to at least {}, or give that class an entry of its own", class_match.cost);
-            reader.note(path, found, "is a burst below the cost of a class that meets it", wanted);
+    for (index, (path, entry)) in entries.iter().enumerate() {
+        let meets = |class: ClassId| by_class.get(class.0) == Some(&index);
+        let costs = classes.matches.iter().filter(|class_match| !class_match.exempt && meets(class_match.class));
+        let costs: Vec<u64> = costs.map(|class_match| class_match.cost).collect();
+        for limit in entry.limits() {
+            for cost in costs.iter().filter(|cost| **cost > limit.burst()) {
+                let found = Found::Number(i64::try_from(limit.burst()).unwrap_or(i64::MAX));
+                let wanted = format!("raise it to at least {cost}, or give that class an entry of its own");
+                reader.note(path, found, "is a burst below the cost of a class that meets it", wanted);
+            }
+            if is_lent && limit.burst() < LENDABLE {
+                let wanted = "raise the burst to at least 2, or write mode: exact";
+                reader.note(path, Found::Nothing, "has a burst of 1, which cannot be lent", wanted);
+            }
         }
     }
-    for (path, _, allowance) in &entries {
-        if let Allowance::Limited(limit) = allowance
-            && is_lent
-            && limit.burst() < LENDABLE
-        {
-            let wanted = "raise the burst to at least 2, or write mode: exact";
-            reader.note(path, Found::Nothing, "has a burst of 1, which cannot be lent", wanted);
+    Some(Tier { name: name.to_owned(), entries: entries.into_iter().map(|(_, entry)| entry).collect(), by_class })
+}
+
+/// An allowance, or a list of limits that differ in `per`.
+fn entry(reader: &mut Reader, path: &Path, name: &str, tree: &Tree) -> Option<Entry> {
+    let mut entry = Entry { name: name.to_owned(), allowance: Allowance::Deny, own: None, also: Vec::new() };
+    let Tree::List(items) = tree else {
+        entry.allowance = allowance(reader, path, tree)?;
+        return Some(entry);
+    };
+    let mut limits: Vec<Limit> = Vec::new();
+    let mut complete = true;
+    for (path, tree) in reader.list(path, tree, LIMIT_TEXT)? {
+        match allowance(reader, &path, tree) {
+            Some(Allowance::Limited(limit)) if limits.iter().any(|other| other.period() == limit.period()) => {
+                let wanted = "keep the tighter one: the limits of a list differ in per";
+                reader.note(&path, Found::Nothing, "has the period of another limit", wanted);
+            }
+            Some(Allowance::Limited(limit)) => limits.push(limit),
+            Some(_) => {
+                reader.note(&path, Found::Nothing, "is no limit, and stands in a list of them", LIMIT_TEXT);
+            }
+            None => complete = false,
         }
     }
-    Some(Tier {
-        name: name.to_owned(),
-        entries: entries
-            .into_iter()
-            .map(|(_, entry, allowance)| Entry { name: entry.to_owned(), allowance, own: None })
-            .collect(),
-        by_class,
-    })
+    if !LIST.contains(&items.len()) {
+        let found = Found::Number(i64::try_from(items.len()).unwrap_or(i64::MAX));
+        reader.note(path, found, "limits", "write 1 to 4, each with another period");
+    }
+    let mut limits = limits.into_iter();
+    entry.allowance = Allowance::Limited(limits.next().filter(|_| complete)?);
+    entry.also = limits.map(|limit| (limit, None)).collect();
+    Some(entry)
+}
+
+impl Entry {
+    /// The limits that all hold: none where the word is `deny` or `unlimited`.
+    pub fn limits(&self) -> impl Iterator<Item = Limit> {
+        let first = match self.allowance {
+            Allowance::Limited(limit) => Some(limit),
+            Allowance::Deny | Allowance::Unlimited => None,
+        };
+        first.into_iter().chain(self.also.iter().map(|(limit, _)| *limit))
+    }
 }
 
 /// Whether a tier gives more to any class than another one does.
 pub(super) fn gives_more(tiers: &[Tier], tier: Option<usize>, than: Option<usize>) -> bool {
-    let allowances = |index: Option<usize>| {
+    let entries = |index: Option<usize>| {
         let tier = index.and_then(|index| tiers.get(index));
         let entries = tier.map(|tier| tier.by_class.iter().filter_map(|entry| tier.entries.get(*entry)));
-        entries.into_iter().flatten().map(|entry| entry.allowance)
+        entries.into_iter().flatten()
     };
-    allowances(tier).zip(allowances(than)).any(|(one, other)| match (one, other) {
+    entries(tier).zip(entries(than)).any(|(one, other)| match (one.allowance, other.allowance) {
         (Allowance::Deny, _) | (_, Allowance::Unlimited) => false,
         (Allowance::Unlimited, _) | (_, Allowance::Deny) => true,
-        (Allowance::Limited(one), Allowance::Limited(other)) => {
-            let rate = |of: Limit, per: Limit| u128::from(of.requests()).saturating_mul(u128::from(per.period().0));
-            one.burst() > other.burst() || rate(one, other) > rate(other, one)
-        }
+        // Less only where each limit of the other is met by one that is as tight.
+        _ => !other.limits().all(|other| one.limits().any(|one| is_as_tight(one, other))),
     })
+}
+
+fn is_as_tight(one: Limit, other: Limit) -> bool {
+    let rate = |of: Limit, per: Limit| u128::from(of.requests()).saturating_mul(u128::from(per.period().0));
+    one.burst() <= other.burst() && rate(one, other) <= rate(other, one)
 }
 
 /// Gives each entry of a tier the share of one of so many proxies.
@@ -140,6 +181,9 @@ pub(super) fn share(tiers: &mut [Tier], classes: &Classes, proxies: u64) {
             let largest = costs.map(|class_match| class_match.cost).max().unwrap_or(1);
             if let Allowance::Limited(limit) = entry.allowance {
                 entry.own = Some(limit.share(proxies, largest));
+            }
+            for (limit, own) in &mut entry.also {
+                *own = Some(limit.share(proxies, largest));
             }
         }
     }
@@ -161,10 +205,6 @@ fn allowance(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Allowance>
         }
         Tree::Map(_) => limit_object(reader, path, tree),
         Tree::Int(0) => checked(reader, path, Found::Number(0), Err(NoLimit::Zero)),
-        Tree::List(_) => {
-            reader.note(path, Found::Ours("a list of limits"), "is not built yet", "write one limit");
-            None
-        }
         _ => {
             reader.wrong_kind(path, tree, LIMIT_TEXT);
             None

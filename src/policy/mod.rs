@@ -22,8 +22,9 @@ pub use problem::{Found, Path, Problem, Segment};
 pub use tree::{NotJson, Tree};
 
 use crate::clock::Ms;
-use crate::path::Pattern;
+use crate::path::{Paths, Pattern, Regex};
 use crate::tenant::{HashKey, Storage, Tenant};
+use crate::trie::Trie;
 
 /// A valid policy.
 #[derive(Clone, Debug)]
@@ -95,6 +96,25 @@ pub struct Classes {
     pub names: Vec<String>,
     /// In the order of the policy: the first that matches wins.
     pub matches: Vec<ClassMatch>,
+    /// Which paths are one.
+    pub paths: Paths,
+    /// How the matches that a request may meet are found among many.
+    pub index: ClassIndex,
+}
+
+/// Indices into [`Classes::matches`], each list in ascending order.
+#[derive(Clone, Debug, Default)]
+pub struct ClassIndex {
+    /// The matches that have a path.
+    pub by_path: Trie,
+    /// The others.
+    pub without_path: Vec<usize>,
+    /// By method, the first match that needs the path of such a request.
+    pub first_by_method: Vec<(String, usize)>,
+    /// The first that needs the path of a request with any other method.
+    pub first_by_other: Option<usize>,
+    /// The first of all that have a path.
+    pub first: Option<usize>,
 }
 
 /// One entry of `classes`.
@@ -106,10 +126,23 @@ pub struct ClassMatch {
     pub methods: Option<Vec<String>>,
     /// The path; None matches all.
     pub path: Option<Pattern>,
+    /// What the whole path has to match as well.
+    pub regex: Option<Regex>,
+    /// What else must hold, all of it.
+    pub conditions: Vec<Condition>,
     /// What a request takes from a bucket.
     pub cost: u64,
     /// No rule looks at the request.
     pub exempt: bool,
+}
+
+/// What must hold of one value of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Which value.
+    pub origin: Origin,
+    /// What it has to be; None where it only has to be there. A host may be `*.` and what it ends in.
+    pub exact: Option<String>,
 }
 
 /// What is limited, and how.
@@ -123,11 +156,13 @@ pub struct Rule {
     pub hash_key: HashKey,
     /// What happens when no source yields a value.
     pub missing: Missing,
-    /// Tenants that have another tier than the default one: an index into `tiers`.
+    /// Tenants that have another tier than the default one, or limits of their own: an index into `tiers`.
     pub tenants: HashMap<Tenant, usize>,
+    /// Where the tier of every other tenant comes from: the first source that yields a value names it.
+    pub tier_sources: Vec<Source>,
     /// Index of the tier of everyone else.
     pub default_tier: usize,
-    /// The tiers.
+    /// The tiers, and after them the limits of single tenants, as tiers without a name.
     pub tiers: Vec<Tier>,
     /// Where its tokens are.
     pub mode: Mode,
@@ -181,7 +216,7 @@ pub struct Idempotency {
 }
 
 /// Something that a tenant's value is read from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// First part of the tenant.
     pub label: String,
@@ -191,6 +226,8 @@ pub struct Source {
     pub storage: Storage,
     /// Whether clients cannot make the value up.
     pub trusted: bool,
+    /// Whether a request that sends it twice is answered with 400.
+    pub refuses_doubled: bool,
 }
 
 /// What a source reads.
@@ -202,8 +239,31 @@ pub enum Origin {
     Bearer,
     /// The user of `Authorization: Basic`.
     BasicUser,
+    /// A parameter of the query, by its name.
+    Query(String),
+    /// A cookie, by its name.
+    Cookie(String),
+    /// The host that the request is for.
+    Host,
+    /// A segment of the path, counted from 1.
+    PathSegment(usize, Paths),
+    /// What the host of the module knows, by its path.
+    Property(Vec<String>),
+    /// The client's address, an IPv6 one cut to so many bits.
+    ClientIp(AddressFrom, u32),
+    /// Several values, all of which must be there.
+    All(Vec<Source>),
     /// A value that stands in the policy: one bucket for all.
     Constant(String),
+}
+
+/// Where the address of a client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressFrom {
+    /// By the host.
+    Host,
+    /// By X-Forwarded-For: so many entries before its last one.
+    Forwarded(usize),
 }
 
 /// What happens to a request that names no tenant.
@@ -237,6 +297,8 @@ pub struct Entry {
     pub allowance: Allowance,
     /// The share of one proxy, where the rule needs one.
     pub own: Option<Limit>,
+    /// Limits that must hold as well, each with the share of one proxy; their periods differ.
+    pub also: Vec<(Limit, Option<Limit>)>,
 }
 
 /// What an entry allows.

@@ -4,6 +4,7 @@
 //! by length, for a policy names tenants and a log is read by many.
 
 use std::fmt::{self, Display, Write};
+use std::rc::Rc;
 
 /// One step from the root of a policy towards a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,37 +17,39 @@ pub enum Segment {
     Chosen(String, usize),
 }
 
-/// The way from the root of a policy to a value.
+/// The way from the root of a policy to a value: the last step, and the way to it. Paths are made and dropped at every
+/// field of a policy, which has to be little code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Path(Vec<Segment>);
+pub struct Path(Option<Rc<(Path, Segment)>>);
 
 impl Path {
     /// This path and one step more.
+    #[inline(never)]
     pub fn then(&self, segment: Segment) -> Path {
-        let mut segments = self.0.clone();
-        segments.push(segment);
-        Path(segments)
+        Path(Some(Rc::new((self.clone(), segment))))
     }
 
     /// This path and one word more.
+    #[inline(never)]
     pub fn word(&self, word: &'static str) -> Path {
         self.then(Segment::Word(word))
     }
 
     fn write(&self, f: &mut impl Write, to: Reader) -> fmt::Result {
-        if self.0.is_empty() {
+        let Some(step) = &self.0 else {
             return f.write_str("policy");
+        };
+        let (before, segment) = &**step;
+        let dot = if before.0.is_none() { "" } else { "." };
+        if before.0.is_some() {
+            before.write(f, to)?;
         }
-        for (at, segment) in self.0.iter().enumerate() {
-            let dot = if at == 0 { "" } else { "." };
-            match (segment, to) {
-                (Segment::Word(word), _) => write!(f, "{dot}{word}")?,
-                (Segment::Index(index), _) => write!(f, "[{index}]")?,
-                (Segment::Chosen(name, _), Reader::Person) => write!(f, "{dot}{name}")?,
-                (Segment::Chosen(_, position), Reader::Log) => write!(f, "{dot}#{position}")?,
-            }
+        match (segment, to) {
+            (Segment::Word(word), _) => write!(f, "{dot}{word}"),
+            (Segment::Index(index), _) => write!(f, "[{index}]"),
+            (Segment::Chosen(name, _), Reader::Person) => write!(f, "{dot}{name}"),
+            (Segment::Chosen(_, position), Reader::Log) => write!(f, "{dot}#{position}"),
         }
-        Ok(())
     }
 }
 

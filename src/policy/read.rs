@@ -38,30 +38,38 @@ impl<'t> Fields<'t> {
 }
 
 impl Reader {
-    #[inline(never)]
-    pub fn note(&mut self, path: &Path, found: Found, wrong: &'static str, wanted: impl Into<String>) {
+    pub fn note(&mut self, path: &Path, found: Found, wrong: &'static str, wanted: impl AsRef<str>) {
         self.note_choices(path, found, wrong, wanted, Vec::new());
     }
 
-    #[inline(never)]
     pub fn note_choices(
         &mut self,
         path: &Path,
         found: Found,
         wrong: &'static str,
-        wanted: impl Into<String>,
+        wanted: impl AsRef<str>,
         choices: Vec<String>,
     ) {
-        self.problems.push(Problem { path: path.clone(), found, wrong, wanted: wanted.into(), choices });
+        self.keep(path, found, wrong, wanted.as_ref(), choices);
+    }
+
+    #[inline(never)]
+    fn keep(&mut self, path: &Path, found: Found, wrong: &'static str, wanted: &str, choices: Vec<String>) {
+        self.problems.push(Problem { path: path.clone(), found, wrong, wanted: wanted.to_owned(), choices });
     }
 
     /// Notes that a value is of another kind than the one wanted.
+    pub fn wrong_kind(&mut self, path: &Path, tree: &Tree, wanted: impl AsRef<str>) {
+        self.not_of_kind(path, tree, wanted.as_ref());
+    }
+
     #[inline(never)]
-    pub fn wrong_kind(&mut self, path: &Path, tree: &Tree, wanted: impl Into<String>) {
+    fn not_of_kind(&mut self, path: &Path, tree: &Tree, wanted: &str) {
         self.note(path, Found::Ours(tree.kind()), "cannot stand here", wanted);
     }
 
     /// An object of known words; unknown ones and ones that are not built yet are noted.
+    #[inline(never)]
     pub fn object<'t>(&mut self, path: &Path, tree: &'t Tree, words: Words) -> Option<Fields<'t>> {
         let Tree::Map(pairs) = tree else {
             self.wrong_kind(path, tree, format!("write an object with some of: {}", words.built.join(", ")));
@@ -88,17 +96,19 @@ impl Reader {
     }
 
     /// An object whose keys the user chose, none standing twice.
+    #[inline(never)]
     pub fn chosen<'t>(&mut self, path: &Path, tree: &'t Tree, wanted: &str) -> Option<Vec<(&'t str, Path, &'t Tree)>> {
-        self.chosen_and_told(path, tree, wanted, str::to_owned)
+        self.chosen_and_told(path, tree, wanted, &str::to_owned)
     }
 
     /// The same, where a key may be nothing to tell: `told` gives what people get of it.
+    #[inline(never)]
     pub fn chosen_and_told<'t>(
         &mut self,
         path: &Path,
         tree: &'t Tree,
         wanted: &str,
-        told: impl Fn(&str) -> String,
+        told: &dyn Fn(&str) -> String,
     ) -> Option<Vec<(&'t str, Path, &'t Tree)>> {
         let Tree::Map(pairs) = tree else {
             self.wrong_kind(path, tree, wanted);
@@ -116,21 +126,24 @@ impl Reader {
         Some(chosen)
     }
 
+    /// The items of a list.
+    #[inline(never)]
     pub fn list<'t>(
         &mut self,
         path: &Path,
         tree: &'t Tree,
         wanted: &str,
-    ) -> Option<impl Iterator<Item = (Path, &'t Tree)> + use<'t>> {
+    ) -> Option<std::vec::IntoIter<(Path, &'t Tree)>> {
         let Tree::List(items) = tree else {
             self.wrong_kind(path, tree, wanted);
             return None;
         };
-        let path = path.clone();
-        Some(items.iter().enumerate().map(move |(index, item)| (path.then(Segment::Index(index)), item)))
+        let items = items.iter().enumerate().map(|(index, item)| (path.then(Segment::Index(index)), item));
+        Some(items.collect::<Vec<_>>().into_iter())
     }
 
     /// The field's value, or the noted problem that it is missing.
+    #[inline(never)]
     pub fn needed<'t>(&mut self, fields: &Fields<'t>, word: &'static str, wanted: &str) -> Option<(&'t Tree, Path)> {
         let value = fields.get(word);
         if value.is_none() {
@@ -139,6 +152,7 @@ impl Reader {
         value
     }
 
+    #[inline(never)]
     pub fn text<'t>(&mut self, path: &Path, tree: &'t Tree, wanted: &str) -> Option<&'t str> {
         let Tree::Text(text) = tree else {
             self.wrong_kind(path, tree, wanted);
@@ -147,6 +161,7 @@ impl Reader {
         Some(text)
     }
 
+    #[inline(never)]
     pub fn boolean(&mut self, path: &Path, tree: &Tree) -> Option<bool> {
         let Tree::Bool(value) = tree else {
             self.wrong_kind(path, tree, "write true or false");
@@ -155,7 +170,17 @@ impl Reader {
         Some(*value)
     }
 
+    /// A boolean that is false where it is left out.
+    #[inline(never)]
+    pub fn flag(&mut self, fields: &Fields, word: &'static str) -> Option<bool> {
+        match fields.get(word) {
+            Some((tree, path)) => self.boolean(&path, tree),
+            None => Some(false),
+        }
+    }
+
     /// An integer of at least 1.
+    #[inline(never)]
     pub fn count(&mut self, path: &Path, tree: &Tree) -> Option<u64> {
         match tree {
             Tree::Int(value) if *value >= 1 => u64::try_from(*value).ok(),
@@ -170,6 +195,19 @@ impl Reader {
         }
     }
 
+    /// An integer of a range.
+    #[inline(never)]
+    pub fn integer(&mut self, path: &Path, tree: &Tree, range: RangeInclusive<i64>) -> Option<u64> {
+        let wanted = format!("write an integer from {} to {}", range.start(), range.end());
+        match tree {
+            Tree::Int(value) if range.contains(value) => return u64::try_from(*value).ok(),
+            Tree::Int(value) => self.note(path, Found::Number(*value), "is out of range", wanted),
+            _ => self.wrong_kind(path, tree, wanted),
+        }
+        None
+    }
+
+    #[inline(never)]
     pub fn duration(&mut self, path: &Path, tree: &Tree, wanted: &str) -> Option<Ms> {
         let text = self.text(path, tree, wanted)?;
         let duration = limit::duration(text);
@@ -180,6 +218,7 @@ impl Reader {
     }
 
     /// A duration of a range: `wanted` is told of what is no duration, `within` of one that is outside.
+    #[inline(never)]
     pub fn duration_within(
         &mut self,
         path: &Path,
@@ -197,6 +236,7 @@ impl Reader {
     }
 
     /// A part of 1 in a range, kept to three digits, in thousandths.
+    #[inline(never)]
     pub fn thousandths(
         &mut self,
         path: &Path,
@@ -224,8 +264,15 @@ impl Reader {
     }
 
     /// The name of a header, in lower case, as hosts ask for it.
+    #[inline(never)]
     pub fn header_name(&mut self, path: &Path, tree: &Tree, wanted: &str) -> Option<String> {
         let name = self.text(path, tree, wanted)?;
+        self.header_text(path, name, wanted)
+    }
+
+    /// A text that is the name of a header, in lower case.
+    #[inline(never)]
+    pub fn header_text(&mut self, path: &Path, name: &str, wanted: &str) -> Option<String> {
         let is_token =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if name.is_empty() || !name.bytes().all(is_token) {
@@ -236,6 +283,7 @@ impl Reader {
     }
 
     /// A name: 1 to 32 of `a-z 0-9 _ -`. It stands in Redis keys and metric names.
+    #[inline(never)]
     pub fn name(&mut self, path: &Path, text: &str) -> Option<String> {
         if is_name(text) {
             return Some(text.to_owned());
@@ -245,6 +293,7 @@ impl Reader {
     }
 
     /// A text that is a name.
+    #[inline(never)]
     pub fn name_at(&mut self, path: &Path, tree: &Tree) -> Option<String> {
         let text = self.text(path, tree, "write a name of a-z, 0-9, _ and -")?;
         self.name(path, text)
@@ -258,23 +307,18 @@ impl Reader {
         built: &[(&'static str, T)],
         later: &[&'static str],
     ) -> Option<T> {
-        let words: Vec<&'static str> = built.iter().map(|(word, _)| *word).collect();
-        let index = self.word_index(path, tree, &words, later)?;
+        let words: Vec<&str> = built.iter().map(|(word, _)| *word).collect();
+        let index = self.one_of(path, tree, &words, later)?;
         built.get(index).map(|(_, value)| *value)
     }
 
+    /// The index of a word.
     #[inline(never)]
-    fn word_index(
-        &mut self,
-        path: &Path,
-        tree: &Tree,
-        built: &[&'static str],
-        later: &[&'static str],
-    ) -> Option<usize> {
-        let known = built.join(", ");
-        let wanted = if built.len() == 1 { format!("write {known}") } else { format!("write one of: {known}") };
+    fn one_of(&mut self, path: &Path, tree: &Tree, words: &[&str], later: &[&'static str]) -> Option<usize> {
+        let known = words.join(", ");
+        let wanted = if words.len() == 1 { format!("write {known}") } else { format!("write one of: {known}") };
         let text = self.text(path, tree, &wanted)?;
-        if let Some(index) = built.iter().position(|word| *word == text) {
+        if let Some(index) = words.iter().position(|word| *word == text) {
             return Some(index);
         }
         match later.iter().find(|word| **word == text) {

@@ -28,13 +28,14 @@ const RULE: Words = Words {
         "sync_interval",
         "limits",
         "on_error",
+        "overrides",
         "shadow_mode",
         "idempotency",
     ],
-    later: &["overrides"],
+    later: &[],
 };
 
-const TIER: Words = Words { built: &["tenants", "default"], later: &["sources"] };
+const TIER: Words = Words { built: &["sources", "tenants", "default"], later: &[] };
 
 const LEASE: Words = Words { built: &["life", "lend"], later: &[] };
 
@@ -88,8 +89,12 @@ pub(super) fn read(
     let (mut rules, mut names, mut untrusted) = (Vec::new(), Vec::new(), Vec::new());
     for (index, (path, tree)) in items.iter().enumerate() {
         let others_count_all = counts_all.iter().enumerate().any(|(other, all)| *all && other != index);
-        let mut setting =
-            sources::Setting { has_hash_key: common.has_hash_key, others_count_all, untrusted: Vec::new() };
+        let mut setting = sources::Setting {
+            has_hash_key: common.has_hash_key,
+            paths: classes.paths,
+            others_count_all,
+            untrusted: Vec::new(),
+        };
         rules.extend(rule(reader, path, tree, &common, &mut names, &mut setting));
         untrusted.extend(setting.untrusted.into_iter().map(|path| (index, path)));
     }
@@ -100,7 +105,7 @@ pub(super) fn read(
         let open = open_classes(&rules, index, classes);
         if !open.is_empty() {
             let wanted = "write trusted: true if something before weir sets or checks this value, or limit these \
-                          classes in a rule with key: [{constant: all}]";
+                          classes in a rule keyed by client_ip or constant";
             let wrong = "is not trusted, and no other rule limits all of the same requests";
             reader.note_choices(&path, Found::Nothing, wrong, wanted, open);
         }
@@ -132,19 +137,21 @@ fn rule(
         None => Some(Missing::As(keys.none("anonymous"))),
     };
     let is_lent = matches!(mode, Some(Mode::Lease(_)));
-    let mut tiers = limits::read(reader, &fields, limits::Setting { classes: common.classes, is_lent });
-    let (tenants, default_tier) = match fields.get("tier") {
-        Some((tree, path)) => tier(reader, &path, tree, tiers.as_deref(), &keys).unwrap_or_default(),
-        None => (HashMap::new(), without_tier(reader, &fields, tiers.as_deref())),
+    let limits = limits::Setting { classes: common.classes, is_lent };
+    let mut tiers = limits::read(reader, &fields, limits);
+    let mut of_tenants = OfTenants::default();
+    match fields.get("tier") {
+        Some((tree, path)) => tier(reader, &path, tree, tiers.as_deref(), &keys, setting, &mut of_tenants),
+        None => of_tenants.default = without_tier(reader, &fields, tiers.as_deref()),
     };
+    if let Some((tree, path)) = fields.get("overrides") {
+        overrides(reader, &path, tree, tiers.as_mut(), &keys, limits, &mut of_tenants);
+    }
     let on_error = match mode {
         Some(Mode::Local) => without_limiter(reader, &fields),
         _ => on_error(reader, &fields),
     };
-    let shadow = match fields.get("shadow_mode") {
-        Some((tree, path)) => reader.boolean(&path, tree),
-        None => Some(false),
-    };
+    let shadow = reader.flag(&fields, "shadow_mode");
     let idempotency = match fields.get("idempotency") {
         Some((tree, path)) => idempotency(reader, &path, tree).map(Some),
         None => Some(None),
@@ -153,20 +160,35 @@ fn rule(
         let proxies = common.proxies.or_else(|| without_proxies(reader, common, path))?;
         limits::share(tiers.as_deref_mut().unwrap_or_default(), common.classes, proxies);
     }
-    let hash_key = keys.hash_key;
-    Some(Rule {
-        name: name?,
-        sources: sources?,
-        hash_key,
-        missing: missing?,
-        tenants,
-        default_tier: default_tier?,
-        tiers: tiers?,
-        mode: mode?,
-        on_error: on_error?,
-        shadow: shadow?,
-        idempotency: idempotency?,
-    })
+    let Keys { hash_key, .. } = keys;
+    let OfTenants { tenants, sources: tier_sources, default } = of_tenants;
+    match (name, sources, missing, default, tiers, mode, on_error, shadow, idempotency) {
+        (
+            Some(name),
+            Some(sources),
+            Some(missing),
+            Some(default_tier),
+            Some(tiers),
+            Some(mode),
+            Some(on_error),
+            Some(shadow),
+            Some(idempotency),
+        ) => Some(Rule {
+            name,
+            sources,
+            hash_key,
+            missing,
+            tenants,
+            tier_sources,
+            default_tier,
+            tiers,
+            mode,
+            on_error,
+            shadow,
+            idempotency,
+        }),
+        _ => None,
+    }
 }
 
 /// A name that no rule before has: it stands in Redis keys.
@@ -186,7 +208,7 @@ fn counts_all(rule: &Tree) -> bool {
     let Some(Tree::List(sources)) = field(rule, "key") else {
         return false;
     };
-    // An address is nothing that a client makes up; whether it can be read yet is said in its turn, too.
+    // An address is nothing that a client makes up.
     let of_all = |source| field(source, "constant").or_else(|| field(source, "client_ip")).is_some();
     sources.first().is_some_and(of_all) && field(rule, "shadow_mode") != Some(&Tree::Bool(true))
 }
@@ -214,13 +236,26 @@ fn open_classes(rules: &[Rule], index: usize, classes: &Classes) -> Vec<String> 
     };
     let is_limited_for_all = |class: usize| {
         let mut others = rules.iter().enumerate().filter(|(other, rule)| *other != index && !rule.shadow);
-        others.any(|(_, rule)| match rule.sources.first() {
-            Some(Source { label, origin: Origin::Constant(value), storage, .. }) => {
-                let all = Tenant::new(label, value.as_bytes(), *storage, &rule.hash_key);
-                let tier = rule.tiers.get(*rule.tenants.get(&all).unwrap_or(&rule.default_tier));
-                tier.and_then(|tier| allowance(tier, class)) != Some(Allowance::Unlimited)
+        others.any(|(_, rule)| {
+            let tenant = match rule.sources.first() {
+                Some(Source { label, origin: Origin::Constant(value), storage, .. }) => {
+                    Some(Tenant::new(label, value.as_bytes(), *storage, &rule.hash_key))
+                }
+                // Where it yields nothing, the next source names the tenant, or nobody does.
+                Some(Source { origin: Origin::ClientIp(..), .. })
+                    if rule.missing != Missing::Skip && rule.sources.iter().all(|source| source.trusted) =>
+                {
+                    None
+                }
+                _ => return false,
+            };
+            let named = tenant.and_then(|tenant| rule.tenants.get(&tenant));
+            let is_limited = |tier: &Tier| allowance(tier, class) != Some(Allowance::Unlimited);
+            match named {
+                Some(tier) => rule.tiers.get(*tier).is_some_and(is_limited),
+                None if rule.tier_sources.is_empty() => rule.tiers.get(rule.default_tier).is_some_and(is_limited),
+                None => rule.tiers.iter().filter(|tier| !tier.name.is_empty()).all(is_limited),
             }
-            _ => false,
         })
     };
     let names = classes.names.iter().enumerate();
@@ -420,38 +455,84 @@ fn missing(reader: &mut Reader, path: &Path, tree: &Tree, hash_key: &HashKey) ->
     }
 }
 
+/// What a rule says of single tenants, and of those that it does not name.
+#[derive(Default)]
+struct OfTenants {
+    tenants: HashMap<Tenant, usize>,
+    sources: Vec<Source>,
+    default: Option<usize>,
+}
+
 fn tier(
     reader: &mut Reader,
     path: &Path,
     tree: &Tree,
     tiers: Option<&[Tier]>,
     keys: &Keys,
-) -> Option<(HashMap<Tenant, usize>, Option<usize>)> {
-    let fields = reader.object(path, tree, TIER)?;
-    let default = reader
+    setting: &mut sources::Setting,
+    found: &mut OfTenants,
+) {
+    let Some(fields) = reader.object(path, tree, TIER) else {
+        return;
+    };
+    found.default = reader
         .needed(&fields, "default", "write the tier of tenants that no entry names")
         .and_then(|(tree, path)| tier_index(reader, &path, tree, tiers));
-    let mut tenants = HashMap::new();
+    if let Some((tree, path)) = fields.get("sources") {
+        let wanted = "write a list of sources, such as [{header: {name: x-plan, trusted: true}}]";
+        found.sources = sources::list(reader, &path, tree, setting, sources::Place::Tier, wanted).unwrap_or_default();
+    }
     let listed = fields.get("tenants").and_then(|(tree, path)| {
-        reader.chosen_and_told(&path, tree, "write tenant: tier, such as user.acme: gold", |text| keys.told(text))
+        reader.chosen_and_told(&path, tree, "write tenant: tier, such as user.acme: gold", &|text| keys.told(text))
     });
     for (text, path, tree) in listed.into_iter().flatten() {
         let tier = tier_index(reader, &path, tree, tiers);
-        if keys.may_be_made_up(text) && limits::gives_more(tiers.unwrap_or_default(), tier, default) {
-            let wanted = "write trusted: true at the source if something before weir sets or checks its value, or a \
-                          tier that gives no more; a client that makes this value up gets what it gives";
-            reader.note(
-                &path,
-                Found::Nothing,
-                "gives more than the default tier by a value that is not trusted",
-                wanted,
-            );
-        }
-        if let (Some(tenant), Some(tier)) = (tenant(reader, &path, text, keys), tier) {
-            tenants.insert(tenant, tier);
-        }
+        of_tenant(reader, &path, text, tier, tiers.unwrap_or_default(), keys, found);
     }
-    Some((tenants, default))
+}
+
+/// Limits of single tenants: each as in `limits`, kept as a tier without a name.
+fn overrides(
+    reader: &mut Reader,
+    path: &Path,
+    tree: &Tree,
+    tiers: Option<&mut Vec<Tier>>,
+    keys: &Keys,
+    setting: limits::Setting,
+    found: &mut OfTenants,
+) {
+    const WANTED: &str = "write tenant: limits, such as user.acme: 600/m or user.mallory: deny";
+    let mut without = Vec::new();
+    // Where the tiers could not be read, their problem is noted already.
+    let tiers = tiers.unwrap_or(&mut without);
+    let listed = reader.chosen_and_told(path, tree, WANTED, &|text| keys.told(text));
+    for (text, path, tree) in listed.into_iter().flatten() {
+        let tier = limits::tier_of(reader, &path, "", tree, setting).map(|tier| {
+            tiers.push(tier);
+            tiers.len().saturating_sub(1)
+        });
+        of_tenant(reader, &path, text, tier, tiers, keys, found);
+    }
+}
+
+/// Notes that a tenant of the policy has a tier.
+fn of_tenant(
+    reader: &mut Reader,
+    path: &Path,
+    text: &str,
+    tier: Option<usize>,
+    tiers: &[Tier],
+    keys: &Keys,
+    found: &mut OfTenants,
+) {
+    if keys.may_be_made_up(text) && limits::gives_more(tiers, tier, found.default) {
+        let wanted = "write trusted: true at the source if something before weir sets or checks its value, or a \
+                      tier that gives no more; a client that makes this value up gets what it gives";
+        reader.note(path, Found::Nothing, "gives more than the default tier by a value that is not trusted", wanted);
+    }
+    if let (Some(tenant), Some(tier)) = (tenant(reader, path, text, keys), tier) {
+        found.tenants.insert(tenant, tier);
+    }
 }
 
 fn tier_index(reader: &mut Reader, path: &Path, tree: &Tree, tiers: Option<&[Tier]>) -> Option<usize> {

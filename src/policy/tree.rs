@@ -33,8 +33,24 @@ impl Tree {
     /// # Errors
     /// Where (line and column) the text stops being JSON.
     pub fn from_host(bytes: &[u8]) -> Result<Tree, NotJson> {
-        serde_json::from_slice(bytes)
-            .or_else(|error| wire::read_struct(bytes).ok_or(NotJson { line: error.line(), column: error.column() }))
+        Tree::from_json(bytes).or_else(|error| wire::read_struct(bytes).ok_or(error))
+    }
+
+    /// Reads JSON.
+    ///
+    /// # Errors
+    /// Where (line and column) the text stops being JSON.
+    #[inline(never)] // Replies of limiters are read by it, too: see `Fields::get`.
+    pub fn from_json(bytes: &[u8]) -> Result<Tree, NotJson> {
+        serde_json::from_slice(bytes).map_err(|error| NotJson { line: error.line(), column: error.column() })
+    }
+
+    /// The integer that this is.
+    pub fn integer(&self) -> Option<i64> {
+        match self {
+            Tree::Int(value) => Some(*value),
+            _ => None,
+        }
     }
 
     pub(super) fn number(value: f64) -> Tree {

@@ -1,8 +1,9 @@
 //! The class of a request.
 
-use super::Request;
-use crate::path::{self, Malformed};
-use crate::policy::{ClassId, ClassMatch, Classes};
+use super::identity::{host_is, sent};
+use super::{Reading, Request};
+use crate::path::Malformed;
+use crate::policy::{ClassId, ClassMatch, Classes, Origin};
 
 /// How a request is sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,44 +18,102 @@ pub enum Class {
 ///
 /// # Errors
 /// [`Malformed`] where a match needs the path and the path is none.
-pub fn classify(classes: &Classes, request: &impl Request) -> Result<Class, Malformed> {
-    let mut read = Read { request, method: None, path: None };
-    for class_match in &classes.matches {
-        if read.matches(class_match)? {
-            return Ok(match class_match.exempt {
-                true => Class::Exempt,
-                false => Class::Charged(class_match.class, class_match.cost),
-            });
+pub fn classify(classes: &Classes, request: &dyn Request) -> Result<Class, Malformed> {
+    class_of(classes, &Reading::new(request))
+}
+
+pub(crate) fn class_of(classes: &Classes, reading: &Reading) -> Result<Class, Malformed> {
+    match first_match(classes, reading) {
+        Ok(Some(ClassMatch { exempt: true, .. })) => Ok(Class::Exempt),
+        Ok(Some(class_match)) => Ok(Class::Charged(class_match.class, class_match.cost)),
+        Ok(None) => Ok(Class::Charged(ClassId::default(), 1)),
+        Err(Malformed) if classes.paths.malformed_is_default => Ok(Class::Charged(ClassId::default(), 1)),
+        Err(Malformed) => Err(Malformed),
+    }
+}
+
+/// The first match that holds, as if all were tried in order; nothing is read that this would not read.
+fn first_match<'c>(classes: &'c Classes, reading: &Reading) -> Result<Option<&'c ClassMatch>, Malformed> {
+    let index = &classes.index;
+    let mut others = Matches { classes, reading, left: &index.without_path };
+    let Some(first) = index.first else {
+        return others.first_before(usize::MAX);
+    };
+    if let Some(found) = others.first_before(first)? {
+        return Ok(Some(found));
+    }
+    let needs_path = match classes.matches.get(first) {
+        Some(ClassMatch { methods: None, .. }) => Some(first),
+        _ => {
+            let method = reading.header(":method").unwrap_or_default();
+            let listed = index.first_by_method.iter().find(|(listed, _)| listed.as_bytes() == &*method);
+            listed.map_or(index.first_by_other, |(_, first)| Some(*first))
+        }
+    };
+    let Some(needs_path) = needs_path else {
+        return others.first_before(usize::MAX);
+    };
+    if let Some(found) = others.first_before(needs_path)? {
+        return Ok(Some(found));
+    }
+    let path = reading.path(classes.paths)?;
+    let by_path = path.map(|path| index.by_path.find(path)).unwrap_or_default();
+    for number in by_path {
+        if let Some(found) = others.first_before(number)? {
+            return Ok(Some(found));
+        }
+        if let Some(class_match) = classes.matches.get(number)
+            && holds(classes, class_match, reading)?
+        {
+            return Ok(Some(class_match));
         }
     }
-    Ok(Class::Charged(ClassId::default(), 1))
+    others.first_before(usize::MAX)
 }
 
-/// What has been read so far, each value at most once.
-struct Read<'r, R> {
-    request: &'r R,
-    method: Option<Option<Vec<u8>>>,
-    path: Option<Option<String>>,
+/// Matches that are still to be tried.
+struct Matches<'a, 'c, 'r> {
+    classes: &'c Classes,
+    reading: &'a Reading<'r>,
+    left: &'c [usize],
 }
 
-impl<R: Request> Read<'_, R> {
-    fn matches(&mut self, class_match: &ClassMatch) -> Result<bool, Malformed> {
-        if let Some(methods) = &class_match.methods {
-            let method = self.method.get_or_insert_with(|| self.request.header(":method"));
-            let method = method.as_deref().unwrap_or_default();
-            if !methods.iter().any(|wanted| wanted.as_bytes() == method) {
-                return Ok(false);
+impl<'c> Matches<'_, 'c, '_> {
+    /// The first that holds, of those before a number.
+    fn first_before(&mut self, end: usize) -> Result<Option<&'c ClassMatch>, Malformed> {
+        while let Some((number, left)) = self.left.split_first().filter(|(number, _)| **number < end) {
+            self.left = left;
+            if let Some(class_match) = self.classes.matches.get(*number)
+                && holds(self.classes, class_match, self.reading)?
+            {
+                return Ok(Some(class_match));
             }
         }
-        let Some(pattern) = &class_match.path else {
-            return Ok(true);
-        };
-        if self.path.is_none() {
-            // CONNECT has no path; it matches no pattern.
-            let sent = self.request.header(":path").filter(|path| !path.is_empty());
-            self.path = Some(sent.map(|path| path::normalise(&path)).transpose()?);
-        }
-        let path = self.path.as_ref().and_then(Option::as_ref);
-        Ok(path.is_some_and(|path| pattern.matches(path)))
+        Ok(None)
     }
+}
+
+/// Whether all but the pattern of the path is as the match wants it.
+fn holds(classes: &Classes, class_match: &ClassMatch, reading: &Reading) -> Result<bool, Malformed> {
+    if let Some(methods) = &class_match.methods {
+        let method = reading.header(":method").unwrap_or_default();
+        if !methods.iter().any(|wanted| wanted.as_bytes() == &*method) {
+            return Ok(false);
+        }
+    }
+    if let Some(regex) = &class_match.regex
+        && !reading.path(classes.paths)?.is_some_and(|path| regex.matches(path))
+    {
+        return Ok(false);
+    }
+    Ok(class_match.conditions.iter().all(|condition| {
+        let Some(value) = sent(&condition.origin, reading) else {
+            return false;
+        };
+        match (&condition.origin, &condition.exact) {
+            (_, None) => true,
+            (Origin::Host, Some(wanted)) => host_is(wanted, &value),
+            (_, Some(wanted)) => wanted.as_bytes() == &*value,
+        }
+    }))
 }

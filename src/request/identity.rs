@@ -1,14 +1,12 @@
 //! The tenant of a request.
 
-use std::borrow::Cow;
+use std::rc::Rc;
 
-use base64::Engine;
-use base64::alphabet;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-
-use super::Request;
-use crate::policy::{Missing, Origin, Rule};
-use crate::tenant::Tenant;
+use super::address::client_ip;
+use super::{Reading, Request};
+use crate::path::{self, Malformed};
+use crate::policy::{Missing, Origin, Rule, Source};
+use crate::tenant::{Tenant, escape_into};
 
 /// Whose request it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,13 +17,25 @@ pub enum Identity {
     Refused,
     /// Nobody's, and the rule does not look at it.
     Skipped,
+    /// Nobody's: what names it stands in the path, and that is none.
+    Malformed,
+    /// Nobody's: what names it is sent twice.
+    Doubled,
 }
 
 /// Names the tenant: the first source that yields a value does.
-pub fn identify(rule: &Rule, request: &impl Request) -> Identity {
+pub fn identify(rule: &Rule, request: &dyn Request) -> Identity {
+    tenant_of(rule, &Reading::new(request))
+}
+
+pub(crate) fn tenant_of(rule: &Rule, reading: &Reading) -> Identity {
     for source in &rule.sources {
-        if let Some(value) = value(&source.origin, request) {
-            return Identity::Tenant(Tenant::new(&source.label, &value, source.storage, &rule.hash_key));
+        match value(source, reading) {
+            Ok(Some(value)) => {
+                return Identity::Tenant(Tenant::new(&source.label, &value, source.storage, &rule.hash_key));
+            }
+            Ok(None) => {}
+            Err(identity) => return identity,
         }
     }
     match &rule.missing {
@@ -35,20 +45,143 @@ pub fn identify(rule: &Rule, request: &impl Request) -> Identity {
     }
 }
 
+/// The tier that the sources of tiers name; None where it is the default one.
+pub(crate) fn tier_of(rule: &Rule, reading: &Reading) -> Result<Option<usize>, Identity> {
+    for source in &rule.tier_sources {
+        if let Some(value) = value(source, reading)? {
+            // Limits of single tenants have no name, and no value is empty.
+            return Ok(rule.tiers.iter().position(|tier| tier.name.as_bytes() == &*value));
+        }
+    }
+    Ok(None)
+}
+
+type Value = Option<Rc<[u8]>>;
+
 /// The value of a source; an empty one is none.
-fn value<'o>(origin: &'o Origin, request: &impl Request) -> Option<Cow<'o, [u8]>> {
-    let value = match origin {
-        Origin::Header(name) => Cow::Owned(request.header(name)?),
-        Origin::Constant(value) => Cow::Borrowed(value.as_bytes()),
-        Origin::Bearer => Cow::Owned(credentials(request, b"bearer")?),
-        Origin::BasicUser => Cow::Owned(basic_user(&credentials(request, b"basic")?)?),
+fn value(source: &Source, reading: &Reading) -> Result<Value, Identity> {
+    let value = match &source.origin {
+        Origin::PathSegment(number, paths) => match reading.path(*paths) {
+            Ok(path) => path.and_then(|path| path.split('/').nth(*number)).map(|segment| segment.as_bytes().into()),
+            Err(Malformed) if paths.malformed_is_default => None,
+            Err(Malformed) => return Err(Identity::Malformed),
+        },
+        Origin::All(parts) => {
+            let mut joined = String::new();
+            for part in parts {
+                let Some(value) = value(part, reading)? else {
+                    return Ok(None);
+                };
+                if !joined.is_empty() {
+                    joined.push(',');
+                }
+                // Escaped, no value holds a comma.
+                escape_into(&mut joined, &value);
+            }
+            Some(joined.as_bytes().into())
+        }
+        origin => sent(origin, reading),
     };
-    (!value.is_empty()).then_some(value)
+    if source.refuses_doubled && value.is_some() && is_doubled(&source.origin, reading) {
+        return Err(Identity::Doubled);
+    }
+    Ok(value.filter(|value| !value.is_empty()))
+}
+
+/// Whether a request sends two values where the first one counts.
+fn is_doubled(origin: &Origin, reading: &Reading) -> bool {
+    match origin {
+        Origin::Header(name) => reading.is_doubled(name),
+        Origin::Bearer | Origin::BasicUser => reading.is_doubled("authorization"),
+        Origin::Query(name) => parameter(reading, name, 1).is_some(),
+        Origin::Cookie(name) => cookie(reading, name, 1).is_some(),
+        _ => false,
+    }
+}
+
+/// What was sent, empty or not.
+pub(super) fn sent(origin: &Origin, reading: &Reading) -> Value {
+    match origin {
+        Origin::Header(name) => reading.header(name),
+        Origin::Constant(value) => Some(value.as_bytes().into()),
+        Origin::Bearer => credentials(reading, b"bearer").map(Rc::from),
+        Origin::BasicUser => basic_user(&credentials(reading, b"basic")?).map(Rc::from),
+        Origin::Query(name) => parameter(reading, name, 0).map(Rc::from),
+        Origin::Cookie(name) => cookie(reading, name, 0).map(Rc::from),
+        Origin::Host => host(&reading.header(":authority")?).map(Rc::from),
+        Origin::Property(path) => {
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            reading.property(&path)
+        }
+        Origin::ClientIp(from, prefix) => client_ip(*from, *prefix, reading).map(|text| text.as_bytes().into()),
+        // Both may fail: see `value`.
+        Origin::PathSegment(..) | Origin::All(_) => None,
+    }
+}
+
+/// The host name that `:authority` holds: lower case, no port, no dot at the end.
+fn host(authority: &[u8]) -> Option<Vec<u8>> {
+    let colon = authority.iter().rposition(|byte| *byte == b':');
+    let port = colon.and_then(|colon| authority.split_at_checked(colon)).filter(|(_, port)| !port.contains(&b']'));
+    let host = port.map_or(authority, |(host, _)| host);
+    Some(host.strip_suffix(b".").unwrap_or(host).to_ascii_lowercase())
+}
+
+/// Whether a host is this one, or ends as `*.` and a domain say.
+pub(super) fn host_is(wanted: &str, host: &[u8]) -> bool {
+    match wanted.strip_prefix('*') {
+        Some(end) => host.len() > end.len() && host.ends_with(end.as_bytes()),
+        None => host == wanted.as_bytes(),
+    }
+}
+
+/// The `nth` parameter of this name in the query, decoded as forms are (a plus is a space). Comparing is done decoded,
+/// too, as applications do.
+fn parameter(reading: &Reading, name: &str, nth: usize) -> Option<Vec<u8>> {
+    let sent = reading.header(":path")?;
+    let end = sent.iter().position(|byte| *byte == b'#').unwrap_or(sent.len());
+    let start = sent.iter().position(|byte| *byte == b'?')?.saturating_add(1);
+    let pairs = sent.get(start..end)?.split(|byte| *byte == b'&').map(split_pair);
+    let mut values = pairs.filter(|(key, _)| form_decoded(key) == name.as_bytes()).map(|(_, value)| value);
+    values.nth(nth).map(form_decoded)
+}
+
+/// What stands before the first equals sign, and after it.
+fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
+    let mut parts = pair.splitn(2, |byte| *byte == b'=');
+    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
+}
+
+/// Decodes `%XX` and `+`; a percent sign that starts no escape stays.
+fn form_decoded(text: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((byte, left)) = rest.split_first() {
+        let escaped = match (byte, left) {
+            (b'%', [high, low, left @ ..]) => path::byte_of(*high, *low).map(|byte| (byte, left)),
+            (b'+', left) => Some((b' ', left)),
+            _ => None,
+        };
+        let (byte, left) = escaped.unwrap_or((*byte, left));
+        decoded.push(byte);
+        rest = left;
+    }
+    decoded
+}
+
+/// The `nth` cookie of this name, without the quotes that may stand around it (RFC 6265, 4.1.1).
+fn cookie(reading: &Reading, name: &str, nth: usize) -> Option<Vec<u8>> {
+    let sent = reading.header("cookie")?;
+    let pairs = sent.split(|byte| *byte == b';').map(split_pair);
+    let mut values = pairs.filter(|(key, _)| key.trim_ascii() == name.as_bytes()).map(|(_, value)| value.trim_ascii());
+    let value = values.nth(nth)?;
+    let quoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+    Some(quoted.unwrap_or(value).to_vec())
 }
 
 /// The credentials of `Authorization` with this scheme, which is compared without case (RFC 9110, 11.1).
-fn credentials(request: &impl Request, scheme: &[u8]) -> Option<Vec<u8>> {
-    let value = request.header("authorization")?;
+fn credentials(reading: &Reading, scheme: &[u8]) -> Option<Vec<u8>> {
+    let value = reading.header("authorization")?;
     let space = value.iter().position(|byte| *byte == b' ')?;
     let (given, rest) = value.split_at_checked(space)?;
     given.eq_ignore_ascii_case(scheme).then(|| rest.trim_ascii().to_vec())
@@ -56,11 +189,40 @@ fn credentials(request: &impl Request, scheme: &[u8]) -> Option<Vec<u8>> {
 
 /// The user of Basic credentials: what stands before the first colon (RFC 7617, 2).
 fn basic_user(credentials: &[u8]) -> Option<Vec<u8>> {
-    const CONFIG: GeneralPurposeConfig =
-        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-    const BASE64: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, CONFIG);
-    let mut user = BASE64.decode(credentials).ok()?;
+    let mut user = base64(credentials)?;
     let colon = user.iter().position(|byte| *byte == b':')?;
     user.truncate(colon);
     Some(user)
+}
+
+/// Decodes base64 (RFC 4648, 4), its padding written or left out, in the one spelling that each text has.
+fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let end = text.iter().position(|byte| *byte == b'=').unwrap_or(text.len());
+    let (digits, padding) = text.split_at_checked(end)?;
+    let is_padded = text.len().is_multiple_of(4) && matches!(padding, b"=" | b"==");
+    if !(padding.is_empty() || is_padded) {
+        return None;
+    }
+    let mut decoded = Vec::with_capacity(digits.len());
+    // So many bits are left of the digits before.
+    let (mut bits, mut left) = (0_u32, 0_u32);
+    for digit in digits {
+        let value = match digit {
+            b'A'..=b'Z' => digit.wrapping_sub(b'A'),
+            b'a'..=b'z' => digit.wrapping_sub(b'a').wrapping_add(26),
+            b'0'..=b'9' => digit.wrapping_sub(b'0').wrapping_add(52),
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits.wrapping_shl(6) | u32::from(value);
+        left = left.wrapping_add(6);
+        if left >= 8 {
+            left = left.wrapping_sub(8);
+            let [byte, ..] = bits.wrapping_shr(left).to_le_bytes();
+            decoded.push(byte);
+            bits &= 1_u32.wrapping_shl(left).wrapping_sub(1);
+        }
+    }
+    (bits == 0 && left < 6).then_some(decoded)
 }

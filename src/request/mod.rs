@@ -1,16 +1,80 @@
 //! What is read of a request: its class and its tenant.
 //!
-//! Each value that is read costs a call to the host, so nothing is read that the policy does not ask for. Values are
-//! bytes: a client may send any.
+//! Each value that is read costs a call to the host, so nothing is read that the policy does not ask for, and nothing
+//! twice. Values are bytes: a client may send any.
 
+mod address;
 mod class;
 mod identity;
 
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+
 pub use class::{Class, classify};
 pub use identity::{Identity, identify};
+pub(crate) use {class::class_of, identity::tenant_of, identity::tier_of};
+
+use crate::path::{Malformed, Paths};
 
 /// A request, as far as it is asked for.
 pub trait Request {
     /// The value of a header by its lower-case name, `:method` and `:path` among them. The first one of several.
     fn header(&self, name: &str) -> Option<Vec<u8>>;
+
+    /// Whether a header was sent more than once.
+    fn is_doubled(&self, name: &str) -> bool;
+
+    /// What the host knows of the request under this path.
+    fn property(&self, path: &[&str]) -> Option<Vec<u8>>;
+}
+
+/// What has been read of a request so far, each value at most once.
+pub(crate) struct Reading<'r> {
+    request: &'r dyn Request,
+    /// By the names of headers, and by the paths of properties, each part after a NUL.
+    known: RefCell<Vec<(String, Known)>>,
+    path: OnceCell<Result<Option<String>, Malformed>>,
+}
+
+type Known = Option<Rc<[u8]>>;
+
+impl<'r> Reading<'r> {
+    pub fn new(request: &'r dyn Request) -> Reading<'r> {
+        Reading { request, known: RefCell::default(), path: OnceCell::new() }
+    }
+
+    pub fn header(&self, name: &str) -> Known {
+        self.once(name, &|| self.request.header(name))
+    }
+
+    pub fn property(&self, path: &[&str]) -> Known {
+        let mut name = String::new();
+        for part in path {
+            name.extend(["\0", part]);
+        }
+        self.once(&name, &|| self.request.property(path))
+    }
+
+    pub fn is_doubled(&self, name: &str) -> bool {
+        self.request.is_doubled(name)
+    }
+
+    /// The path in normal form; None where there is none, as with CONNECT.
+    pub fn path(&self, paths: Paths) -> Result<Option<&str>, Malformed> {
+        let path = self.path.get_or_init(|| {
+            let sent = self.header(":path").filter(|path| !path.is_empty());
+            sent.map(|path| paths.normalise(&path)).transpose()
+        });
+        path.as_ref().map(Option::as_deref).map_err(|malformed| *malformed)
+    }
+
+    fn once(&self, name: &str, read: &dyn Fn() -> Option<Vec<u8>>) -> Known {
+        let mut known = self.known.borrow_mut();
+        if let Some((_, value)) = known.iter().find(|(other, _)| other == name) {
+            return value.clone();
+        }
+        let value: Known = read().map(Rc::from);
+        known.push((name.to_owned(), value.clone()));
+        value
+    }
 }

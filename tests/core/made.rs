@@ -87,6 +87,16 @@ impl Request for Sent {
         self.read.borrow_mut().push(name.to_owned());
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
     }
+
+    fn is_doubled(&self, name: &str) -> bool {
+        self.read.borrow_mut().push("all".to_owned());
+        self.headers.iter().filter(|(other, _)| other == name).nth(1).is_some()
+    }
+
+    /// Properties are told as headers: their parts joined by dots, after a dot.
+    fn property(&self, path: &[&str]) -> Option<Vec<u8>> {
+        self.header(&format!(".{}", path.join(".")))
+    }
 }
 
 /// Shared data in memory; clones are other workers' hands on the same.

@@ -19,6 +19,8 @@ fn who(key: &str, missing: &str, headers: &Headers) -> String {
         Identity::Tenant(tenant) => tenant.as_str().to_owned(),
         Identity::Refused => "refused".to_owned(),
         Identity::Skipped => "skipped".to_owned(),
+        Identity::Malformed => "malformed".to_owned(),
+        Identity::Doubled => "doubled".to_owned(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::policy::Policy;
+use weir::request::{Class, classify};
 use weir::rule::{Ruling, judge};
 
 use crate::made::{Sent, ask_of, limit, policy_of};
@@ -37,6 +38,7 @@ fn ruling(policy: &Policy, method: &str, path: &str, user: &str) -> String {
         Ruling::Pass => "pass".to_owned(),
         Ruling::Malformed => "malformed".to_owned(),
         Ruling::Forbidden(0) => "forbidden".to_owned(),
+        Ruling::Doubled(rule) => format!("doubled {rule}"),
         Ruling::Forbidden(rule) => panic!("there is no rule {rule}"),
         Ruling::Ask(asks) => {
             let [ask] = asks.as_slice() else { panic!("{asks:?}") };
@@ -150,7 +152,7 @@ fn nothing_is_read_that_the_policy_does_not_ask_for() {
         (USER, "", ["GET", "/"], &[], &["x-user"]),
         (two, "", ["GET", "/"], &[("x-a", "u"), ("x-b", "u")], &["x-a"]),
         (two, "", ["GET", "/"], &[("x-b", "u")], &["x-a"]),
-        (both, "", ["GET", "/"], &[("authorization", "Bearer t")], &["authorization", "authorization"]),
+        (both, "", ["GET", "/"], &[("authorization", "Bearer t")], &["authorization"]),
         (constant, methods, ["GET", "/"], &[], &[":method"]),
         (USER, methods, ["DELETE", "/"], &[], &[":method", "x-user"]),
         (USER, paths, ["GET", "/b"], &[], &[":path", "x-user"]),
@@ -183,4 +185,178 @@ fn limits_that_are_near_each_other_are_told_apart() {
         }
     }
     assert_eq!(epochs.len(), 3600);
+}
+
+/// Each bucket's key, or the name of the ruling.
+fn keys(policy: &Policy, headers: &Headers) -> Vec<String> {
+    match judge(policy, &Sent::to("GET", "/", headers)) {
+        Ruling::Ask(asks) => asks.iter().map(|ask| format!("{} {}", ask.key, ask.limit.burst())).collect(),
+        other => vec![format!("{other:?}")],
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn all_limits_of_a_list_hold() {
+    let limits = r#"["10/s", "60/m", {"requests": 100, "per": "1h", "burst": 200}]"#;
+    let rule = r#", "idempotency": {"header": "x-once"}, "on_error": "local""#;
+    let policy = policy_of(USER, limits, rule, r#", "proxies": 10"#);
+    let sent = Sent::to("GET", "/", &[("x-user", "joe"), ("x-once", "1")]);
+    let Ruling::Ask(asks) = judge(&policy, &sent) else { panic!("a limit applies") };
+    let told: Vec<_> = asks.iter().map(|ask| (ask.rule, ask.key.as_str(), ask.limit, ask.own)).collect();
+    let own = |requests, seconds, burst| Some(limit(requests, seconds, burst));
+    assert_eq!(
+        told,
+        [
+            (0, "rl:{user.joe}:per-key:default:1000:t2", limit(10, 1, 10), own(10, 10, 1)),
+            (0, "rl:{user.joe}:per-key:default:60000:t2", limit(60, 60, 60), own(60, 600, 6)),
+            (0, "rl:{user.joe}:per-key:default:3600000:t2", limit(100, 3600, 200), own(100, 36_000, 20)),
+        ]
+    );
+    // Each is charged, so each remembers by a name of its own.
+    let names: std::collections::BTreeSet<_> =
+        asks.iter().filter_map(|ask| ask.repeat.as_ref()).map(|repeat| &repeat.key).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert_eq!(sent.read(), ["x-user", "x-once"]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn an_override_wins_over_the_tier_and_the_tier_of_a_tenant_over_that_of_a_source() {
+    let limits = r#"{"free": "1/m", "gold": ["2/m", "20/h"], "closed": "deny", "open": "unlimited"}"#;
+    let rule = r#", "tier": {"default": "free", "tenants": {"user.acme": "gold", "user.both": "gold"},
+            "sources": [{"header": {"name": "x-plan", "trusted": true}}, {"property": {"path": ["plan"], "trusted": true}}]},
+        "overrides": {"user.both": "3/m", "user.mallory": "deny", "user.ops": "unlimited", "user.list": ["4/m", "40/h"],
+            "none.anonymous": "deny"}"#;
+    let policy = policy_of(USER, limits, rule, "");
+    let key = |user: &str, period, burst| format!("rl:{{user.{user}}}:per-key:default:{period}:t2 {burst}");
+    let minute = |user: &str, burst| vec![key(user, 60_000, burst)];
+    let both = |user: &str, burst, of_hour| vec![key(user, 60_000, burst), key(user, 3_600_000, of_hour)];
+    let (pass, forbidden) = (vec!["Pass".to_owned()], vec!["Forbidden(0)".to_owned()]);
+    let table: &[(&Headers, Vec<String>, &[&str])] = &[
+        (&[("x-user", "joe")], minute("joe", 1), &["x-user", "x-plan", ".plan"]),
+        (&[("x-user", "joe"), ("x-plan", "gold")], both("joe", 2, 20), &["x-user", "x-plan"]),
+        (&[("x-user", "joe"), (".plan", "gold")], both("joe", 2, 20), &["x-user", "x-plan", ".plan"]),
+        (&[("x-user", "joe"), ("x-plan", ""), (".plan", "gold")], both("joe", 2, 20), &["x-user", "x-plan", ".plan"]),
+        // The first source that yields a value decides, and what is no tier is the default one.
+        (&[("x-user", "joe"), ("x-plan", "silver"), (".plan", "gold")], minute("joe", 1), &["x-user", "x-plan"]),
+        (&[("x-user", "joe"), ("x-plan", "Gold")], minute("joe", 1), &["x-user", "x-plan"]),
+        (&[("x-user", "joe"), ("x-plan", "closed")], forbidden.clone(), &["x-user", "x-plan"]),
+        (&[("x-user", "joe"), ("x-plan", "open")], pass.clone(), &["x-user", "x-plan"]),
+        // For whom the policy names, nothing more is read.
+        (&[("x-user", "acme"), ("x-plan", "open")], both("acme", 2, 20), &["x-user"]),
+        (&[("x-user", "both"), ("x-plan", "open")], minute("both", 3), &["x-user"]),
+        (&[("x-user", "mallory"), ("x-plan", "open")], forbidden.clone(), &["x-user"]),
+        (&[("x-user", "ops")], pass, &["x-user"]),
+        (&[("x-user", "list")], both("list", 4, 40), &["x-user"]),
+        (&[("x-plan", "open")], forbidden, &["x-user"]),
+    ];
+    for (headers, wanted, read) in table {
+        assert_eq!(keys(&policy, headers), *wanted, "{headers:?}");
+        let sent = Sent::to("GET", "/", headers);
+        judge(&policy, &sent);
+        assert_eq!(sent.read(), *read, "{headers:?}");
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn classes_match_more_than_methods_and_paths() {
+    let classes = r#", "classes": [
+        {"class": "preflight", "match": {"methods": ["OPTIONS"], "headers": {"access-control-request-method": {"present": true}}}},
+        {"class": "beta", "match": {"host": "*.beta.example.com", "query": {"v": {"exact": "2"}}}},
+        {"class": "shop", "match": {"host": "shop.example.com"}},
+        {"class": "cart", "match": {"grpc": {"service": "shop.v1.Cart", "method": "Get"}}},
+        {"class": "carts", "match": {"grpc": {"service": "shop.v1.Cart"}}},
+        {"class": "watch", "match": {"grpc": {"method": "Watch"}}},
+        {"class": "exact", "match": {"headers": {"x-a": {"exact": "1"}, "x-b": {"exact": ""}}}},
+        {"class": "route", "match": {"route_name": "checkout"}},
+        {"class": "metadata", "match": {"route_metadata": {"path": ["weir", "class"], "exact": "slow"}}}]"#;
+    let policy = policy_of(r#"[{"constant": "all"}]"#, r#""60/m""#, "", classes);
+    let table: &[(&str, &str, &Headers, &str)] = &[
+        ("OPTIONS", "/", &[("access-control-request-method", "GET")], "preflight"),
+        ("OPTIONS", "/", &[("access-control-request-method", "")], "preflight"),
+        ("OPTIONS", "/", &[], "default"),
+        ("GET", "/", &[("access-control-request-method", "GET")], "default"),
+        ("GET", "/?v=2", &[(":authority", "a.beta.example.com")], "beta"),
+        ("GET", "/?%76=%32", &[(":authority", "A.b.BETA.example.com.:443")], "beta"),
+        ("GET", "/?v=3", &[(":authority", "a.beta.example.com")], "default"),
+        ("GET", "/?v=3&v=2", &[(":authority", "a.beta.example.com")], "default"),
+        ("GET", "/?v=2", &[(":authority", "beta.example.com")], "default"),
+        ("GET", "/?v=2", &[(":authority", ".beta.example.com")], "default"),
+        ("GET", "/?v=2", &[(":authority", "a.beta.example.com.evil.org")], "default"),
+        ("GET", "/", &[(":authority", "Shop.Example.Com:8443")], "shop"),
+        ("GET", "/", &[(":authority", "xshop.example.com")], "default"),
+        ("POST", "/shop.v1.Cart/Get", &[("content-type", "application/grpc")], "cart"),
+        ("POST", "/shop.v1.Cart/Get", &[], "cart"),
+        ("POST", "//shop.v1.Cart/%47et", &[], "cart"),
+        ("POST", "/shop.v1.Cart/Put", &[], "carts"),
+        ("POST", "/other.Service/Watch", &[], "watch"),
+        ("POST", "/shop.v1.Cart", &[], "default"),
+        ("POST", "/x/shop.v1.Cart/Get", &[], "default"),
+        ("GET", "/", &[("x-a", "1"), ("x-b", "")], "exact"),
+        ("GET", "/", &[("x-a", "1")], "default"),
+        ("GET", "/", &[("x-a", "2"), ("x-b", "")], "default"),
+        ("GET", "/", &[(".xds.route_name", "checkout")], "route"),
+        ("GET", "/", &[(".xds.route_name", "checkouts")], "default"),
+        ("GET", "/", &[(".xds.route_metadata.filter_metadata.weir.class", "slow")], "metadata"),
+        ("GET", "/", &[(".xds.route_metadata.filter_metadata.weir.class", "fast")], "default"),
+    ];
+    for (method, path, headers, wanted) in table {
+        let Ok(Class::Charged(class, 1)) = classify(&policy.classes, &Sent::to(method, path, headers)) else {
+            panic!("{method} {path} {headers:?}")
+        };
+        assert_eq!(policy.classes.names[class.0], *wanted, "{method} {path} {headers:?}");
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_malformed_path_is_refused_or_in_default() {
+    let classes = |paths: &str| {
+        format!(
+            r#", "paths": {{"malformed": {paths}}}, "classes": [
+            {{"class": "options", "match": {{"methods": ["OPTIONS"]}}}}, {{"class": "a", "match": {{"path": "/a"}}}},
+            {{"class": "post", "match": {{"methods": ["POST"]}}}}]"#
+        )
+    };
+    let class = |paths: &str, method| {
+        let policy = policy_of(r#"[{"constant": "all"}]"#, r#""60/m""#, "", &classes(paths));
+        match classify(&policy.classes, &Sent::to(method, "/%zz", &[])) {
+            Ok(Class::Charged(class, _)) => policy.classes.names[class.0].clone(),
+            other => format!("{other:?}"),
+        }
+    };
+    assert_eq!(
+        ["OPTIONS", "GET", "POST"].map(|method| class("400", method)),
+        ["options", "Err(Malformed)", "Err(Malformed)"]
+    );
+    assert_eq!(
+        ["OPTIONS", "GET", "POST"].map(|method| class("\"default\"", method)),
+        ["options", "default", "default"]
+    );
+}
+
+#[cfg(feature = "regex")]
+#[wasm_bindgen_test(unsupported = test)]
+fn an_expression_is_for_the_whole_path_in_normal_form() {
+    let classes = |regex: &str| format!(r#", "classes": [{{"class": "a", "match": {{"path_regex": "{regex}"}}}}]"#);
+    let table = [
+        ("/v[0-9]+/users/.*", "/v1/users/7", true),
+        ("/v[0-9]+/users/.*", "//v%31/x/../users/7?q", true),
+        ("/v[0-9]+/users/.*", "/x/v1/users/7", false),
+        ("/v[0-9]+/users/.*", "/vx/users/7", false),
+        ("/a|/b", "/b", true),
+        ("/a|/b", "/b/c", false),
+        ("/a|/b", "/x/a", false),
+        (".*", "*", true),
+        (".*", "", false),
+        ("(a*)*b", "/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
+    ];
+    for (regex, path, wanted) in table {
+        let policy = policy_of(r#"[{"constant": "all"}]"#, r#""60/m""#, "", &classes(regex));
+        let class = classify(&policy.classes, &Sent::to("GET", path, &[]));
+        assert_eq!(class == Ok(Class::Charged(weir::policy::ClassId(1), 1)), wanted, "{regex} {path}");
+    }
+    let policy = policy_of(r#"[{"constant": "all"}]"#, r#""60/m""#, "", &classes("/a"));
+    assert_eq!(classify(&policy.classes, &Sent::to("GET", "/%zz", &[])), Err(weir::path::Malformed));
+    for bad in ["(", "a)(b", "[", "(?:(?:(?:a{900}){900}){900})"] {
+        assert!(weir::path::Regex::parse(bad).is_none(), "{bad}");
+    }
 }

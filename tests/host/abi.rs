@@ -124,6 +124,24 @@ unsafe extern "C" fn proxy_get_header_map_value(
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn proxy_get_header_map_pairs(kind: u32, data: *mut *mut u8, size: *mut usize) -> u32 {
+    let result = fake(|host| host.headers(kind));
+    unsafe { give(result, data, size) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn proxy_get_property(
+    path: *const u8,
+    path_size: usize,
+    data: *mut *mut u8,
+    size: *mut usize,
+) -> u32 {
+    let path = unsafe { text(path, path_size) };
+    let result = fake(|host| host.property(path));
+    unsafe { give(result, data, size) }
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn proxy_replace_header_map_value(
     kind: u32,
     key: *const u8,
@@ -258,10 +276,8 @@ absent! {
     proxy_call_foreign_function
     proxy_close_stream
     proxy_done
-    proxy_get_header_map_pairs
     proxy_get_log_level
     proxy_get_metric
-    proxy_get_property
     proxy_get_status
     proxy_grpc_call
     proxy_grpc_cancel

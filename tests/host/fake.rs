@@ -192,6 +192,31 @@ impl Fake {
         found?.ok_or(NOT_FOUND)
     }
 
+    /// All request headers in the ABI's own format: how many, the sizes of each, and each with a NUL behind it.
+    pub fn headers(&mut self, map: u32) -> Result<Vec<u8>, u32> {
+        self.trace("get_headers".to_owned());
+        let stream = self.streams.get(&self.effective).filter(|stream| stream.phase == Phase::Arriving);
+        let headers = &stream.filter(|_| map == REQUEST_HEADERS).ok_or(BAD_ARGUMENT)?.request;
+        let size = |length: usize| u32::try_from(length).expect("a size").to_le_bytes();
+        let mut bytes = size(headers.len()).to_vec();
+        for (name, value) in headers {
+            bytes.extend([size(name.len()), size(value.len())].concat());
+        }
+        for (name, value) in headers {
+            bytes.extend([name.as_bytes(), b"\0", value, b"\0"].concat());
+        }
+        Ok(bytes)
+    }
+
+    /// What a test sent as a header with the name of the property, its parts joined by dots, after a dot.
+    pub fn property(&mut self, path: &str) -> Result<Vec<u8>, u32> {
+        let name = format!(".{}", path.trim_end_matches('\0').replace('\0', "."));
+        self.trace(format!("get_property {name}"));
+        let stream = self.streams.get(&self.effective).ok_or(BAD_ARGUMENT)?;
+        let found = stream.request.iter().find(|(other, _)| *other == name);
+        found.map(|(_, value)| value.clone()).ok_or(NOT_FOUND)
+    }
+
     pub fn replace_header(&mut self, map: u32, name: &str, value: &[u8]) -> u32 {
         self.trace(format!("replace_header {name}"));
         match self.streams.get_mut(&self.effective) {

@@ -15,6 +15,7 @@ mod bytes;
 mod costs;
 mod failures;
 mod fake;
+mod identities;
 mod lease_storm;
 mod leases;
 mod limiter;

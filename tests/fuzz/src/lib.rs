@@ -27,6 +27,15 @@ impl Request for Sent<'_> {
     fn header(&self, name: &str) -> Option<Vec<u8>> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_vec())
     }
+
+    fn is_doubled(&self, name: &str) -> bool {
+        self.0.iter().filter(|(known, _)| *known == name).nth(1).is_some()
+    }
+
+    /// Properties are the headers whose names start with a NUL, their parts joined by dots.
+    fn property(&self, path: &[&str]) -> Option<Vec<u8>> {
+        self.header(&format!("\0{}", path.join(".")))
+    }
 }
 
 /// Values by name, each with the number of its last write.

@@ -224,6 +224,14 @@ impl Request for Asking {
             _ => None,
         }
     }
+
+    fn is_doubled(&self, _name: &str) -> bool {
+        false
+    }
+
+    fn property(&self, _path: &[&str]) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// The rule and the tenant in the key of a bucket: see [`Asking`].

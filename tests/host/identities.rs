@@ -1,0 +1,67 @@
+//! What the filter reads of a request beside single headers: properties of the host, and all headers at once.
+
+use serde_json::json;
+
+use crate::policy::UNTOUCHED;
+use crate::proxy::with_policy;
+
+/// More headers, what the client sees, and what is read.
+type Row<'r> = (&'r [(&'r str, &'r str)], &'r str, &'r [&'r str]);
+
+#[test]
+fn addresses_properties_and_doubled_headers_are_read_of_the_host() {
+    let changes = [
+        (
+            "/rules/0/key",
+            json!([
+                {"header": {"name": "x-user-id", "as": "user", "trusted": true, "doubled": "refuse"}},
+                {"client_ip": {"from": "host"}},
+            ]),
+        ),
+        (
+            "/rules/0/tier",
+            json!({
+                "sources": [{"property": {"path": ["metadata", "plan"], "trusted": true}}],
+                "tenants": {"client_ip.203.0.113.9": "gold"},
+                "default": "free",
+            }),
+        ),
+    ];
+    with_policy(&changes, |proxy, root| {
+        let get = [(":method", "GET"), (":path", "/v1/items")];
+        let table: &[Row] = &[
+            (
+                &[("x-user-id", "a"), ("x-user-id", "b")],
+                r#"400 | content-type: application/json | {"error":"doubled","rule":"per-user"}"#,
+                &["get_header request x-user-id", "get_headers", "get_header request content-type"],
+            ),
+            (
+                &[("x-user-id", "a"), (".metadata.plan", "gold")],
+                UNTOUCHED,
+                &["get_header request x-user-id", "get_headers", "get_property .metadata.plan"],
+            ),
+            (
+                &[(".source.address", "203.0.113.9:4711")],
+                UNTOUCHED,
+                &["get_header request x-user-id", "get_property .source.address"],
+            ),
+            (
+                &[(".source.address", "203.0.113.8:4711"), (".metadata.plan", "gold")],
+                UNTOUCHED,
+                &["get_header request x-user-id", "get_property .source.address", "get_property .metadata.plan"],
+            ),
+        ];
+        for (headers, sees, read) in table {
+            proxy.trace();
+            let stream = proxy.request(root, &[&get, *headers].concat());
+            let trace = proxy.trace();
+            let values: Vec<&str> = trace
+                .iter()
+                .map(String::as_str)
+                .filter(|call| call.starts_with("get_") && !call.contains(" request :") && !call.contains("time"))
+                .collect();
+            assert_eq!(values, *read, "{headers:?}");
+            assert_eq!(proxy.sees(stream), *sees, "{headers:?}");
+        }
+    });
+}
