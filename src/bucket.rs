@@ -254,7 +254,8 @@ impl Acquired {
         for (run, granted) in grants() {
             for _ in 0..*granted {
                 level = level.saturating_sub(units(limit, run.cost));
-                shares.push(Share::Granted(standing(limit, level)));
+                // A lease of a time in which the burst was larger may be more than it.
+                shares.push(Share::Granted(standing(limit, level.min(capacity(limit)))));
             }
             for _ in *granted..run.count {
                 shares.push(refused(limit, self.level, run.cost));

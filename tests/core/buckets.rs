@@ -303,3 +303,11 @@ fn a_refused_request_is_told_when_its_own_cost_fits() {
         Acquired::from_reply(&lends_nothing(999, 334, &[0]), &only_for(third, &[run(1, 1)])).expect("a true reply");
     assert_eq!(grants.shares(third, &[run(1, 1)]), [Share::Refused { standing: standing(0, 334), retry_after: Ms(1) }]);
 }
+
+#[wasm_bindgen_test(unsupported = test)]
+fn what_is_told_to_be_left_is_the_burst_at_most_whatever_is_carried_on() {
+    let lent = Lent { end: 1, valid: Ms(3000), kept: 5, ..Lent::default() };
+    let acquired = Acquired { level: 9_000, lent, granted: vec![1] };
+    let shares = acquired.shares(limit(10, 1, 10), &[Run { cost: 1, count: 1 }]);
+    assert_eq!(shares, [Share::Granted(Standing { remaining: 10, reset: Ms(0) })]);
+}
