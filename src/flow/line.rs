@@ -474,9 +474,9 @@ impl<S> Flow<S> {
             };
             line.is_watched = false;
             let (plan, ask) = (line.plan.clone(), line.ask.clone());
-            match plan.due(self.store.as_ref(), &ask, now.mono) {
+            let due = if plan.is_retired() { None } else { plan.due(self.store.as_ref(), &ask, now.mono) };
+            match due {
                 // The limiter is left alone; what is to be settled is settled later.
-                _ if plan.is_retired() => {}
                 Some(Due::Now) if plan.is_open() => {
                     self.look_after(&plan, &ask, Due::LookIn(Ms(1000)), now, steps);
                 }

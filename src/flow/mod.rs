@@ -304,7 +304,8 @@ impl<S> Flow<S> {
                 taken => Some(taken),
             };
             match taken {
-                None => {}
+                // It passes uncounted, and so is no repetition of anything should it be sent again.
+                None => want.ask.repeat = None,
                 Some(Taken::Granted { limit, standing, receipt, due }) => {
                     tally.granted(&want.ask, limit, standing);
                     tally.receipts.push((index, receipt));
@@ -319,25 +320,21 @@ impl<S> Flow<S> {
             }
         }
         let refusal = tally.refusal();
+        if refusal.is_some() || !tally.is_missing {
+            steps.extend(tally.degraded.iter().map(|failure| Step::Degraded(plan.clone(), *failure)));
+        }
         if refusal.is_some() || tally.is_missing {
             for (index, receipt) in &tally.receipts {
                 if let Some(want) = wants.get(*index) {
                     plan.put_back(self.store.as_ref(), &want.ask, *receipt, now.mono);
                 }
             }
-            tally.due.clear();
-        }
-        let is_decided = refusal.is_some() || !tally.is_missing;
-        if is_decided {
-            steps.extend(tally.degraded.iter().map(|failure| Step::Degraded(plan.clone(), *failure)));
+            return refusal;
         }
         for (index, due) in &tally.due {
             if let Some(want) = wants.get(*index) {
                 self.look_after(plan, &want.ask, *due, now, steps);
             }
-        }
-        if refusal.is_some() || tally.is_missing {
-            return refusal;
         }
         self.admitted(plan, wants, now, steps);
         Some(tally.admission())
@@ -346,15 +343,18 @@ impl<S> Flow<S> {
     /// What follows where a request passes: shadow rules count it, and it is known should it be sent again.
     fn admitted(&mut self, plan: &Rc<Plan>, wants: &[Want], now: Now, steps: &mut Vec<Step<S>>) {
         for want in wants {
+            let mut is_charged = true;
             if want.ask.shadow {
                 let random = self.random();
-                match plan.take(self.store.as_ref(), &want.ask, now.mono, random) {
+                let taken = plan.take(self.store.as_ref(), &want.ask, now.mono, random);
+                is_charged = matches!(taken, Taken::Granted { .. });
+                match taken {
                     Taken::Granted { due: Some(due), .. } => self.look_after(plan, &want.ask, due, now, steps),
                     Taken::Refused { .. } => steps.push(Step::Shadow(plan.clone(), want.ask.rule)),
                     Taken::Granted { due: None, .. } | Taken::Failed(_) | Taken::Missing => {}
                 }
             }
-            if let Some(repeat) = &want.ask.repeat {
+            if let Some(repeat) = want.ask.repeat.as_ref().filter(|_| is_charged) {
                 plan.remember(self.store.as_ref(), repeat, now.mono);
             }
         }

@@ -810,3 +810,19 @@ fn a_request_that_was_refused_has_not_been_charged() {
     assert_eq!([sends(1, "l"), sends(2, "l"), sends(3, "k")], ["a 429 0 in 60", "a 429 0 in 60", "a 200"]);
     assert_eq!([sends(60_000, "l"), sends(60_001, "l"), sends(60_002, "k")], ["a 200 0", "a 200", "a 200"]);
 }
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_request_that_passed_uncounted_has_not_been_charged() {
+    let mut policy = policy_of(&[r#""name": "r", "limits": "60/m", "mode": "exact", "on_error": "allow""#]);
+    policy.rules[0].idempotency = Some(Idempotency { header: "idempotency-key".to_owned(), keep: Ms(600_000) });
+    let [mut worker] = workers(&policy);
+    let headers = [("x", "x"), ("idempotency-key", "k")];
+    assert_eq!(worker.sends(0, "a", 1, &headers), ["wake"]);
+    worker.woken(0);
+    assert_eq!(worker.ends(1, 0, HttpEnd::NoAnswer), ["a 200 reset"]);
+    // It was let pass because nobody could count it; once somebody can, it is counted.
+    assert_eq!(worker.sends(2, "a", 1, &headers), ["wake"]);
+    worker.woken(2);
+    assert_eq!(worker.answers(3, 1, 59, lends(0, 0, 0), &[1]), ["a 200 59"]);
+    assert_eq!(worker.sends(4, "a", 1, &headers), ["a 200"]);
+}

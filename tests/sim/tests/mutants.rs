@@ -131,7 +131,7 @@ const HUNTS: &[&[&str]] = &[
 ];
 
 #[test]
-#[ignore = "takes minutes: make mutants"]
+#[ignore = "takes minutes: make mutants, and make test-sim, a part of make test"]
 #[expect(clippy::disallowed_methods, reason = "MUTANT=words runs those mutants alone whose names have these words")]
 fn every_rule_that_is_left_out_is_noticed() {
     let scratch = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("mutants");

@@ -1,5 +1,5 @@
 //! The simulator itself: it repeats, it finds nothing wrong, and it would notice. What runs for minutes is `ignore`d here,
-//! and run by `make sim`.
+//! and run by `make test-sim`, a part of `make test`.
 
 use weir_sim::check::{Holding, Limit, Promise};
 use weir_sim::clock::{START, WrongClock};
@@ -24,7 +24,7 @@ fn five_hundred_seeds_break_nothing() {
 }
 
 #[test]
-#[ignore = "takes a minute: make sim"]
+#[ignore = "takes a minute: make test-sim"]
 fn many_seeds_break_nothing() {
     run_seeds(500..30_000);
 }
@@ -75,13 +75,13 @@ fn small_cases_break_nothing_to_a_depth_of_four_choices() {
 }
 
 #[test]
-#[ignore = "takes a minute: make sim"]
+#[ignore = "takes a minute: make test-sim"]
 fn small_cases_break_nothing_to_a_depth_of_six_choices() {
     explore_to(6);
 }
 
 #[test]
-#[ignore = "takes a minute: make sim"]
+#[ignore = "takes a minute: make test-sim"]
 fn the_rules_keep_the_promise_whatever_happens() {
     for case in model::cases() {
         let explored = model::explore(&case, 2, &Watch::new(None));
