@@ -85,6 +85,13 @@ pub struct Lent {
     pub limited: bool,
 }
 
+impl Lent {
+    /// How many tokens it has.
+    pub fn tokens(self) -> u64 {
+        self.kept.saturating_add(self.extra).saturating_add(self.held)
+    }
+}
+
 /// What one request gets from its bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {

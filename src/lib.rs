@@ -32,6 +32,7 @@ pub mod path;
 pub mod plan;
 pub mod policy;
 pub mod pool;
+pub mod record;
 pub mod request;
 pub mod rule;
 pub mod tenant;

@@ -4,8 +4,18 @@ use crate::clock::Ms;
 use crate::limiter::script;
 use crate::path::Malformed;
 use crate::policy::{Allowance, ClassId, Entry, Limit, Mode, OnError, Policy, Rule, Terms};
+use crate::record::{Effect, Mark, Scope};
 use crate::request::{Class, Identity, Reading, Request, class_of, tenant_of, tier_of};
 use crate::tenant::{Storage, Tenant};
+
+/// What the policy says of a request, and which of its words say it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// What it says.
+    pub ruling: Ruling,
+    /// What is decided by that: the refusal, or the rules that let the request pass uncounted.
+    pub marks: Vec<Mark>,
+}
 
 /// What the policy says of a request before anybody is asked for tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +37,10 @@ pub enum Ruling {
 pub struct Ask {
     /// Whose bucket: an index into the rules of the policy.
     pub rule: usize,
+    /// The class that the request is in.
+    pub class: ClassId,
+    /// The tier that its tenant is in: an index into the tiers of the rule.
+    pub tier: usize,
     /// The Redis key of the bucket.
     pub key: String,
     /// The bucket's limit.
@@ -65,6 +79,11 @@ impl Ask {
         u32::try_from(number.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32).unwrap_or_default()
     }
 
+    /// Where in the policy it belongs.
+    pub fn scope(&self) -> Scope {
+        Scope { rule: Some(self.rule), class: Some(self.class), tier: Some(self.tier) }
+    }
+
     /// On which terms tokens are held.
     pub fn terms(&self) -> Terms {
         match self.mode {
@@ -76,29 +95,49 @@ impl Ask {
 }
 
 /// Applies a policy to a request.
-pub fn judge(policy: &Policy, request: &dyn Request) -> Ruling {
+pub fn judge(policy: &Policy, request: &dyn Request) -> Judgement {
     let reading = Reading::new(request);
+    let decided = |ruling, scope, effect| Judgement { ruling, marks: vec![Mark::new(scope, effect)] };
     let (class, cost) = match class_of(&policy.classes, &reading) {
         Ok(Class::Charged(class, cost)) => (class, cost),
-        Ok(Class::Exempt) => return Ruling::Pass,
-        Err(Malformed) => return Ruling::Malformed,
+        Ok(Class::Exempt(class)) => {
+            return decided(Ruling::Pass, Scope { class: Some(class), ..Scope::default() }, Effect::Exempt);
+        }
+        Err(Malformed) => return decided(Ruling::Malformed, Scope::default(), Effect::Malformed),
     };
     let mut asks = Vec::with_capacity(policy.rules.len());
+    let mut marks = Vec::new();
     for (index, rule) in policy.rules.iter().enumerate() {
-        match judge_by(index, rule, class, &reading) {
-            Ok(Some((tenant, entry))) => ask(policy, index, rule, &tenant, entry, cost, &reading, &mut asks),
-            Err(ruling) if !rule.shadow => return ruling,
-            Ok(None) | Err(_) => {}
+        let mut scope = Scope { rule: Some(index), class: Some(class), tier: None };
+        match judge_by(index, rule, &mut scope, &reading) {
+            Ok(Some((tenant, entry))) => {
+                if let Allowance::Limited(_) = entry.allowance {
+                    ask(policy, scope, rule, &tenant, entry, cost, &reading, &mut asks);
+                } else {
+                    marks.push(Mark::new(scope, Effect::Unlimited));
+                }
+            }
+            Err(ruling) if !rule.shadow => {
+                let effect = match ruling {
+                    Ruling::Malformed => Effect::Malformed,
+                    Ruling::Doubled(_) => Effect::Doubled,
+                    _ => Effect::Forbidden,
+                };
+                return decided(ruling, scope, effect);
+            }
+            Err(_) => marks.push(Mark::new(scope, Effect::Shadow)),
+            Ok(None) => {}
         }
     }
-    if asks.is_empty() { Ruling::Pass } else { Ruling::Ask(asks) }
+    Judgement { ruling: if asks.is_empty() { Ruling::Pass } else { Ruling::Ask(asks) }, marks }
 }
 
-/// The tenant that one rule sees in a request, and the limits that it has there; None where it has none.
+/// The tenant that one rule sees in a request, and what it has there; None where the rule does not look at it. Notes
+/// the tier, once it is known.
 fn judge_by<'p>(
     index: usize,
     rule: &'p Rule,
-    class: ClassId,
+    scope: &mut Scope,
     reading: &Reading,
 ) -> Result<Option<(Tenant, &'p Entry)>, Ruling> {
     let refused = |identity| match identity {
@@ -115,15 +154,15 @@ fn judge_by<'p>(
         Some(tier) => *tier,
         None => tier_of(rule, reading).map_err(refused)?.unwrap_or(rule.default_tier),
     };
+    scope.tier = Some(tier);
     let entry = rule.tiers.get(tier).and_then(|tier| {
-        let entry = tier.by_class.get(class.0)?;
+        let entry = tier.by_class.get(scope.class?.0)?;
         tier.entries.get(*entry)
     });
-    match entry.map(|entry| (entry, entry.allowance)) {
-        Some((_, Allowance::Unlimited)) => Ok(None),
-        Some((entry, Allowance::Limited(_))) => Ok(Some((tenant, entry))),
+    match entry {
         // A plan has an entry for each class in each tier; an error is never read as allowed.
-        Some((_, Allowance::Deny)) | None => Err(Ruling::Forbidden(index)),
+        None | Some(Entry { allowance: Allowance::Deny, .. }) => Err(Ruling::Forbidden(index)),
+        Some(entry) => Ok(Some((tenant, entry))),
     }
 }
 
@@ -131,7 +170,7 @@ fn judge_by<'p>(
 #[expect(clippy::too_many_arguments, reason = "all that a request and a policy say")]
 fn ask(
     policy: &Policy,
-    index: usize,
+    scope: Scope,
     rule: &Rule,
     tenant: &Tenant,
     entry: &Entry,
@@ -145,7 +184,9 @@ fn ask(
     let repeat = repeat(policy, rule, tenant, reading);
     for (limit, own) in std::iter::once((first, entry.own)).chain(entry.also.iter().copied()) {
         asks.push(Ask {
-            rule: index,
+            rule: scope.rule.unwrap_or_default(),
+            class: scope.class.unwrap_or_default(),
+            tier: scope.tier.unwrap_or_default(),
             key: key(policy, rule, tenant, &entry.name, limit),
             limit,
             cost,

@@ -6,8 +6,7 @@
 
 use std::fmt;
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use hmac_sha256::HMAC;
 
 /// Longest value in bytes that stands in a key as it is.
 const MAX_PLAIN: usize = 64;
@@ -47,12 +46,8 @@ impl HashKey {
     fn hash(&self, value: &[u8]) -> String {
         let mut hash = String::with_capacity(HASH_DIGITS.saturating_add(1));
         hash.push('~');
-        // HMAC takes keys of every length: this cannot fail.
-        if let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) {
-            mac.update(value);
-            for byte in mac.finalize().into_bytes().iter().take(HASH_DIGITS / 2) {
-                push_hex(&mut hash, *byte, b"0123456789abcdef");
-            }
+        for byte in HMAC::mac(value, &self.0).iter().take(HASH_DIGITS / 2) {
+            push_hex(&mut hash, *byte, b"0123456789abcdef");
         }
         hash
     }

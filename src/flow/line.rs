@@ -6,8 +6,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::{Call, CallId, CallOwner, Flow, Patience, State, Step, Ticket, is_final};
-use crate::answer::Outcome;
+use super::{Call, CallEnd, CallId, CallOwner, Event, Flow, Patience, State, Step, Ticket, is_final, mark_of, refusal};
 use crate::bucket::{Acquire, Acquired, Offer, Share, runs};
 use crate::clock::{Ms, Now};
 use crate::limiter::webdis::{self, By, MAX_RUNS, Reply};
@@ -15,6 +14,7 @@ use crate::limiter::{Failure, HttpEnd, script};
 use crate::plan::{Denied, Due, Election, Lending, LendingEnd, Plan};
 use crate::policy::Mode;
 use crate::pool::lease::Wish;
+use crate::record::{Effect, TokenSource};
 use crate::rule::Ask;
 
 /// More buckets than these are not looked after: their leases end by themselves.
@@ -243,7 +243,14 @@ impl<S> Flow<S> {
         let (plan, ask) = (line.plan.clone(), line.ask.clone());
         // An answer after the call's own end is none.
         let end = if now.mono < call.ends { end } else { HttpEnd::NoAnswer };
-        match webdis::decode(end, call.by, &call.asked) {
+        let reply = webdis::decode(end, call.by, &call.asked);
+        let call_end = match &reply {
+            Reply::Acquired(_) => CallEnd::Ok,
+            Reply::NoScript => CallEnd::NoScript,
+            Reply::Failure(failure) => CallEnd::Failed(*failure),
+        };
+        steps.push(Step::Count(plan.clone(), Event::CallEnded(call_end)));
+        match reply {
             Reply::Acquired(acquired) => {
                 // One that nobody could wait for shows no limiter that can be asked again.
                 if !call.late {
@@ -307,6 +314,9 @@ impl<S> Flow<S> {
         let random = self.random();
         let quiet = match call.lending {
             Some(lending) => {
+                if acquired.lent.end > 0 {
+                    steps.push(Step::Count(plan.clone(), Event::Lent(ask.rule, acquired.lent.tokens())));
+                }
                 let granted = call.asked.runs.iter().zip(&acquired.granted);
                 let granted = granted.map(|(run, count)| run.cost.saturating_mul(*count));
                 let granted = granted.fold(0, u64::saturating_add).saturating_sub(acquired.lent.held);
@@ -322,8 +332,12 @@ impl<S> Flow<S> {
                 Share::Refused { standing, retry_after } => {
                     // Before this proxy asks again, nobody can have it.
                     let share = Share::Refused { standing: *standing, retry_after: (*retry_after).max(quiet) };
-                    let outcome = Outcome::Decided { rule: ask.rule, limit: ask.limit, share };
-                    self.finish(*ticket, &outcome, now, steps);
+                    let wants = self.waiters.get(ticket).map(|waiter| waiter.wants.as_slice()).unwrap_or_default();
+                    if let Some(want) = wants.iter().find(|want| want.ask.key == ask.key) {
+                        let mut mark = mark_of(plan, &want.ask, Effect::Limited);
+                        mark.source = Some(TokenSource::Limiter);
+                        self.finish(*ticket, refusal(mark, ask.limit, share), now, steps);
+                    }
                 }
             }
             self.go_on(*ticket, Patience::Waits, now, steps);

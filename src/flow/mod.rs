@@ -10,11 +10,13 @@
 //! once: finishing takes it off the list, and everything that happens later finds it gone. What was granted to one
 //! that is gone is dropped: nobody else gets it, and nobody gives it back, unless it is held as a lease.
 
+mod by_age;
 mod line;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use by_age::ByAge;
 use line::{Line, LineId, Out};
 
 use crate::answer::{Answer, Outcome, answer};
@@ -22,16 +24,26 @@ use crate::bucket::{Share, Standing};
 use crate::clock::{Ms, Now};
 use crate::limiter::{Failure, HttpCall};
 use crate::plan::{Due, Plan, Receipt, Taken};
-use crate::policy::{Limit, OnError, Policy};
+use crate::policy::{Limit, Mode, OnError, Policy};
 use crate::pool::Store;
+use crate::record::{Effect, Mark, Record, TokenSource};
 use crate::request::Request;
 use crate::rule::{Ask, Ruling, judge};
+
+/// What a request gets, and what there is to tell of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// For the client.
+    pub answer: Answer,
+    /// For those who watch.
+    pub record: Record,
+}
 
 /// What becomes of a request that needs tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// This proxy has decided it.
-    Decided(Answer),
+    Decided(Verdict),
     /// It waits.
     Waits(Ticket),
 }
@@ -40,9 +52,9 @@ pub enum Arrival {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// The request gets this.
-    Answer(Answer),
-    /// It needs tokens: see [`Flow::arrive`].
-    Ask(Vec<Ask>),
+    Answer(Verdict),
+    /// It needs tokens, and some rules let it pass uncounted: see [`Flow::arrive`].
+    Ask(Vec<Ask>, Vec<Mark>),
 }
 
 /// Whose calls to the limiter are.
@@ -72,11 +84,40 @@ pub enum Step<S> {
     /// Make a call; [`Flow::ended`] wants to know how it ends.
     Call(Call),
     /// Resume or answer a paused request.
-    Finish(S, Answer),
-    /// Count a request that `on_error` has decided, for this reason.
-    Degraded(Rc<Plan>, Failure),
-    /// Count a request that this rule would have refused, were it no shadow.
-    Shadow(Rc<Plan>, usize),
+    Finish(S, Verdict),
+    /// Count what has happened under a plan, apart from the fate of requests.
+    Count(Rc<Plan>, Event),
+}
+
+/// What happens between a proxy and its limiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A call has been answered, well or with the word that Redis does not know the script; or it has failed.
+    CallEnded(CallEnd),
+    /// A rule's lease has been renewed, and has so many tokens.
+    Lent(usize, u64),
+}
+
+/// How a call has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CallEnd {
+    /// With a reply of the script.
+    Ok,
+    /// Redis does not know the script; it is sent again with its text.
+    NoScript,
+    /// Not at all, or with something else.
+    Failed(Failure),
+}
+
+impl CallEnd {
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            CallEnd::Ok => "ok",
+            CallEnd::NoScript => "no_script",
+            CallEnd::Failed(failure) => failure.name(),
+        }
+    }
 }
 
 /// A call to make.
@@ -94,14 +135,16 @@ pub struct Call {
 
 /// Applies a policy to a request, as far as that goes without tokens.
 pub fn decide(policy: &Policy, request: &dyn Request) -> Decision {
-    let outcome = match judge(policy, request) {
-        Ruling::Ask(asks) => return Decision::Ask(asks),
+    let judgement = judge(policy, request);
+    let outcome = match judgement.ruling {
+        Ruling::Ask(asks) => return Decision::Ask(asks, judgement.marks),
         Ruling::Pass => Outcome::Pass,
         Ruling::Malformed => Outcome::Malformed,
         Ruling::Forbidden(rule) => Outcome::Forbidden(rule),
         Ruling::Doubled(rule) => Outcome::Doubled(rule),
     };
-    Decision::Answer(answer(policy, &outcome, Ms::default(), 0))
+    let record = Record { marks: judgement.marks, remaining: None };
+    Decision::Answer(Verdict { answer: answer(policy, &outcome, Ms::default(), 0), record })
 }
 
 /// Everything that waits in one VM.
@@ -111,10 +154,10 @@ pub struct Flow<S> {
     /// This worker's bit among those of its proxy.
     worker: u32,
     store: Box<dyn Store>,
-    waiters: BTreeMap<Ticket, Waiter<S>>,
+    waiters: ByAge<Ticket, Waiter<S>>,
     deadlines: BTreeSet<(Ms, Ticket)>,
     lines: BTreeMap<LineId, Line>,
-    calls: BTreeMap<CallId, Out>,
+    calls: ByAge<CallId, Out>,
     /// Lines that may start a call once the root is woken.
     ready: Vec<LineId>,
     /// Lines for which another worker has a call out.
@@ -131,6 +174,8 @@ struct Waiter<S> {
     stream: S,
     plan: Rc<Plan>,
     wants: Vec<Want>,
+    /// What rules have decided that want nothing.
+    marks: Vec<Mark>,
     deadline: Ms,
 }
 
@@ -166,10 +211,10 @@ impl<S> Flow<S> {
             owner,
             worker: 1_u32.rotate_left(worker),
             store,
-            waiters: BTreeMap::new(),
+            waiters: ByAge::new(),
             deadlines: BTreeSet::new(),
             lines: BTreeMap::new(),
-            calls: BTreeMap::new(),
+            calls: ByAge::new(),
             ready: Vec::new(),
             others_call: Vec::new(),
             watches: BTreeSet::new(),
@@ -191,22 +236,33 @@ impl<S> Flow<S> {
     }
 
     /// A request needs tokens: this proxy decides it, where it can, or it waits, paused by the host.
-    pub fn arrive(&mut self, plan: &Rc<Plan>, asks: Vec<Ask>, stream: S, now: Now) -> (Arrival, Vec<Step<S>>) {
+    /// `marks` are the rules that have decided it already, and want nothing.
+    pub fn arrive(
+        &mut self,
+        plan: &Rc<Plan>,
+        asks: Vec<Ask>,
+        mut marks: Vec<Mark>,
+        stream: S,
+        now: Now,
+    ) -> (Arrival, Vec<Step<S>>) {
         let mut steps = Vec::new();
-        let is_new = |ask: &Ask| match &ask.repeat {
-            Some(repeat) => !plan.is_repeat(self.store.as_ref(), repeat, now.mono),
-            None => true,
-        };
-        let mut wants: Vec<Want> =
-            asks.into_iter().filter(is_new).map(|ask| Want { ask, state: State::Open }).collect();
-        if let Some(outcome) = self.take_all(plan, &mut wants, Patience::Waits, now, &mut steps) {
-            let random = self.random();
-            return (Arrival::Decided(answer(&plan.policy, &outcome, now.unix, random)), steps);
+        let mut wants: Vec<Want> = Vec::with_capacity(asks.len());
+        for ask in asks {
+            match &ask.repeat {
+                Some(repeat) if plan.is_repeat(self.store.as_ref(), repeat, now.mono) => {
+                    add_mark(&mut marks, Mark::new(ask.scope(), Effect::Repeated));
+                }
+                _ => wants.push(Want { ask, state: State::Open }),
+            }
+        }
+        if let Some(decided) = self.take_all(plan, &mut wants, &mut marks, Patience::Waits, now, &mut steps) {
+            let verdict = self.verdict(plan, decided, now);
+            return (Arrival::Decided(verdict), steps);
         }
         let ticket = Ticket(self.next());
         let deadline = now.mono + plan.policy.limiter.timeout;
         self.deadlines.insert((deadline, ticket));
-        self.waiters.insert(ticket, Waiter { stream, plan: plan.clone(), wants, deadline });
+        self.waiters.insert(ticket, Waiter { stream, plan: plan.clone(), wants, marks, deadline });
         self.stand_in_line(ticket, now, &mut steps);
         (Arrival::Waits(ticket), steps)
     }
@@ -269,19 +325,23 @@ impl<S> Flow<S> {
     }
 
     /// Takes what a request wants of all its buckets, or of none. None where the limiter has to be asked first.
+    /// `marks` are those of rules that want nothing; they are taken where the request is decided.
     fn take_all(
         &mut self,
         plan: &Rc<Plan>,
         wants: &mut [Want],
+        marks: &mut Vec<Mark>,
         patience: Patience,
         now: Now,
         steps: &mut Vec<Step<S>>,
-    ) -> Option<Outcome> {
+    ) -> Option<Decided> {
         let mut tally = Tally::default();
         for (index, want) in wants.iter_mut().enumerate().filter(|(_, want)| !want.ask.shadow) {
+            let mut mark = mark_of(plan, &want.ask, Effect::Allowed);
             let taken = match want.state {
                 State::Granted(standing) => {
-                    tally.granted(&want.ask, want.ask.limit, standing);
+                    mark.source = Some(TokenSource::Limiter);
+                    tally.granted(mark, Some((want.ask.limit, standing)));
                     continue;
                 }
                 State::Failed(failure) => Taken::Failed(failure),
@@ -298,21 +358,33 @@ impl<S> Flow<S> {
             };
             let taken = match taken {
                 Taken::Failed(failure) => {
-                    tally.degraded.push(failure);
+                    mark.degraded = Some(failure);
                     plan.on_error(self.store.as_ref(), &want.ask, failure, now.mono)
                 }
                 taken => Some(taken),
             };
             match taken {
                 // It passes uncounted, and so is no repetition of anything should it be sent again.
-                None => want.ask.repeat = None,
+                None => {
+                    want.ask.repeat = None;
+                    tally.granted(mark, None);
+                }
                 Some(Taken::Granted { limit, standing, receipt, due }) => {
-                    tally.granted(&want.ask, limit, standing);
+                    mark.source = Some(match receipt {
+                        Receipt::Lease(_) => TokenSource::Lease,
+                        Receipt::Own => TokenSource::Local,
+                        Receipt::Unsettled => TokenSource::Async,
+                    });
+                    tally.granted(mark, Some((limit, standing)));
                     tally.receipts.push((index, receipt));
                     tally.due.extend(due.map(|due| (index, due)));
                 }
-                Some(Taken::Refused { limit, share }) => tally.refused(&want.ask, limit, share),
-                Some(Taken::Failed(failure)) => tally.failed = tally.failed.or(Some((want.ask.rule, failure))),
+                Some(Taken::Refused { limit, share }) => {
+                    let is_own = mark.degraded.is_some() || want.ask.mode == Mode::Local;
+                    mark.source = Some(if is_own { TokenSource::Local } else { TokenSource::Known });
+                    tally.refused(mark, limit, share);
+                }
+                Some(Taken::Failed(failure)) => tally.failed(mark, failure),
                 Some(Taken::Missing) => {
                     want.state = State::Missing;
                     tally.is_missing = true;
@@ -320,9 +392,6 @@ impl<S> Flow<S> {
             }
         }
         let refusal = tally.refusal();
-        if refusal.is_some() || !tally.is_missing {
-            steps.extend(tally.degraded.iter().map(|failure| Step::Degraded(plan.clone(), *failure)));
-        }
         if refusal.is_some() || tally.is_missing {
             for (index, receipt) in &tally.receipts {
                 if let Some(want) = wants.get(*index) {
@@ -336,23 +405,37 @@ impl<S> Flow<S> {
                 self.look_after(plan, &want.ask, *due, now, steps);
             }
         }
-        self.admitted(plan, wants, now, steps);
-        Some(tally.admission())
+        self.admitted(plan, wants, marks, now, steps);
+        Some(tally.admission(std::mem::take(marks)))
     }
 
     /// What follows where a request passes: shadow rules count it, and it is known should it be sent again.
-    fn admitted(&mut self, plan: &Rc<Plan>, wants: &[Want], now: Now, steps: &mut Vec<Step<S>>) {
+    fn admitted(
+        &mut self,
+        plan: &Rc<Plan>,
+        wants: &[Want],
+        marks: &mut Vec<Mark>,
+        now: Now,
+        steps: &mut Vec<Step<S>>,
+    ) {
         for want in wants {
             let mut is_charged = true;
             if want.ask.shadow {
                 let random = self.random();
                 let taken = plan.take(self.store.as_ref(), &want.ask, now.mono, random);
                 is_charged = matches!(taken, Taken::Granted { .. });
+                let mut mark = mark_of(plan, &want.ask, Effect::Allowed);
                 match taken {
-                    Taken::Granted { due: Some(due), .. } => self.look_after(plan, &want.ask, due, now, steps),
-                    Taken::Refused { .. } => steps.push(Step::Shadow(plan.clone(), want.ask.rule)),
-                    Taken::Granted { due: None, .. } | Taken::Failed(_) | Taken::Missing => {}
+                    Taken::Granted { due, .. } => {
+                        mark.source = Some(TokenSource::Async);
+                        if let Some(due) = due {
+                            self.look_after(plan, &want.ask, due, now, steps);
+                        }
+                    }
+                    Taken::Refused { .. } => mark.effect = Effect::Shadow,
+                    Taken::Failed(_) | Taken::Missing => {}
                 }
+                add_mark(marks, mark);
             }
             if let Some(repeat) = want.ask.repeat.as_ref().filter(|_| is_charged) {
                 plan.remember(self.store.as_ref(), repeat, now.mono);
@@ -393,13 +476,14 @@ impl<S> Flow<S> {
         if patience == Patience::Waits && waiter.wants.iter().any(|want| want.state == State::InLine) {
             return;
         }
-        let (plan, mut wants) = (waiter.plan.clone(), std::mem::take(&mut waiter.wants));
-        let outcome = self.take_all(&plan, &mut wants, patience, now, steps);
+        let plan = waiter.plan.clone();
+        let (mut wants, mut marks) = (std::mem::take(&mut waiter.wants), std::mem::take(&mut waiter.marks));
+        let decided = self.take_all(&plan, &mut wants, &mut marks, patience, now, steps);
         if let Some(waiter) = self.waiters.get_mut(&ticket) {
-            waiter.wants = wants;
+            (waiter.wants, waiter.marks) = (wants, marks);
         }
-        match outcome {
-            Some(outcome) => self.finish(ticket, &outcome, now, steps),
+        match decided {
+            Some(decided) => self.finish(ticket, decided, now, steps),
             None => self.stand_in_line(ticket, now, steps),
         }
     }
@@ -424,14 +508,25 @@ impl<S> Flow<S> {
     }
 
     /// The only place that ends a wait with an answer.
-    fn finish(&mut self, ticket: Ticket, outcome: &Outcome, now: Now, steps: &mut Vec<Step<S>>) {
+    fn finish(&mut self, ticket: Ticket, decided: Decided, now: Now, steps: &mut Vec<Step<S>>) {
         let Some(waiter) = self.waiters.remove(&ticket) else {
             return;
         };
         self.deadlines.remove(&(waiter.deadline, ticket));
+        let verdict = self.verdict(&waiter.plan, decided, now);
+        steps.push(Step::Finish(waiter.stream, verdict));
+    }
+
+    fn verdict(&mut self, plan: &Plan, decided: Decided, now: Now) -> Verdict {
         let random = self.random();
-        let answer = answer(&waiter.plan.policy, outcome, now.unix, random);
-        steps.push(Step::Finish(waiter.stream, answer));
+        let Decided { outcome, marks } = decided;
+        let remaining = match outcome {
+            Outcome::Decided { share: Share::Granted(standing) | Share::Refused { standing, .. }, .. } => {
+                Some(standing.remaining)
+            }
+            _ => None,
+        };
+        Verdict { answer: answer(&plan.policy, &outcome, now.unix, random), record: Record { marks, remaining } }
     }
 
     fn wake(&mut self, steps: &mut Vec<Step<S>>) {
@@ -466,51 +561,100 @@ enum Patience {
     Fails,
 }
 
+/// What was found out about a request, and by which rules, the deciding one first.
+#[derive(Debug)]
+struct Decided {
+    outcome: Outcome,
+    marks: Vec<Mark>,
+}
+
 /// What the buckets of one request have said, in whatever order.
 #[derive(Debug, Default)]
 struct Tally {
     receipts: Receipts,
     due: Vec<(usize, Due)>,
-    degraded: Vec<Failure>,
-    /// The bucket with the least left, for its size.
-    tightest: Option<(usize, Limit, Standing)>,
+    /// Of the rules that let it pass; that of the bucket with the least left, for its size, is the first.
+    granted: Vec<Mark>,
+    tightest: Option<(Limit, Standing)>,
     /// The refusal that holds longest.
-    refused: Option<(usize, Limit, Share, Ms)>,
-    failed: Option<(usize, Failure)>,
+    refused: Option<(Mark, Limit, Share, Ms)>,
+    failed: Option<(Mark, Failure)>,
     is_missing: bool,
 }
 
 impl Tally {
-    fn granted(&mut self, ask: &Ask, limit: Limit, standing: Standing) {
+    fn granted(&mut self, mark: Mark, standing: Option<(Limit, Standing)>) {
         // a/b < c/d, without dividing.
         let left =
             |standing: Standing, of: Limit| u128::from(standing.remaining).saturating_mul(u128::from(of.burst()));
-        let is_tighter =
-            self.tightest.is_none_or(|(_, limit_before, before)| left(standing, limit_before) < left(before, limit));
+        let is_tighter = standing.is_some_and(|(limit, standing)| {
+            self.tightest.is_none_or(|(limit_before, before)| left(standing, limit_before) < left(before, limit))
+        });
+        let scope = mark.scope;
+        add_mark(&mut self.granted, mark);
         if is_tighter {
-            self.tightest = Some((ask.rule, limit, standing));
+            self.tightest = standing;
+            let at = self.granted.iter().position(|mark| mark.scope == scope);
+            self.granted.swap(0, at.unwrap_or_default());
         }
     }
 
-    fn refused(&mut self, ask: &Ask, limit: Limit, share: Share) {
+    fn refused(&mut self, mark: Mark, limit: Limit, share: Share) {
         if let Share::Refused { retry_after, .. } = share
-            && self.refused.is_none_or(|(.., longest)| retry_after > longest)
+            && self.refused.as_ref().is_none_or(|(.., longest)| retry_after > *longest)
         {
-            self.refused = Some((ask.rule, limit, share, retry_after));
+            self.refused = Some((mark, limit, share, retry_after));
         }
     }
 
-    fn refusal(&self) -> Option<Outcome> {
-        let refused = self.refused.map(|(rule, limit, share, _)| Outcome::Decided { rule, limit, share });
-        refused.or(self.failed.map(|(rule, failure)| Outcome::Failed(rule, failure)))
+    fn failed(&mut self, mut mark: Mark, failure: Failure) {
+        mark.effect = Effect::Failed;
+        self.failed.get_or_insert((mark, failure));
     }
 
-    fn admission(&self) -> Outcome {
-        match self.tightest {
-            Some((rule, limit, standing)) => Outcome::Decided { rule, limit, share: Share::Granted(standing) },
+    fn refusal(&mut self) -> Option<Decided> {
+        if let Some((mark, limit, share, _)) = self.refused.take() {
+            return Some(refusal(mark, limit, share));
+        }
+        let (mark, failure) = self.failed.take()?;
+        let rule = mark.scope.rule.unwrap_or_default();
+        Some(Decided { outcome: Outcome::Failed(rule, failure), marks: vec![mark] })
+    }
+
+    /// `others` have let it pass uncounted, or have no say.
+    fn admission(mut self, others: Vec<Mark>) -> Decided {
+        let rule = self.granted.first().and_then(|mark| mark.scope.rule).unwrap_or_default();
+        let outcome = match self.tightest {
+            Some((limit, standing)) => Outcome::Decided { rule, limit, share: Share::Granted(standing) },
             None => Outcome::Pass,
-        }
+        };
+        others.into_iter().for_each(|mark| add_mark(&mut self.granted, mark));
+        Decided { outcome, marks: self.granted }
     }
+}
+
+/// A bucket has refused a request.
+fn refusal(mut mark: Mark, limit: Limit, share: Share) -> Decided {
+    mark.effect = Effect::Limited;
+    let rule = mark.scope.rule.unwrap_or_default();
+    Decided { outcome: Outcome::Decided { rule, limit, share }, marks: vec![mark] }
+}
+
+/// Adds a decision of a rule: several limits of one rule are one decision, and one by `on_error` is told before others.
+fn add_mark(marks: &mut Vec<Mark>, mark: Mark) {
+    match marks.iter_mut().find(|before| before.scope == mark.scope) {
+        Some(before) if before.degraded.is_none() && (mark.degraded.is_some() || mark.effect > before.effect) => {
+            *before = mark;
+        }
+        Some(_) => {}
+        None => marks.push(mark),
+    }
+}
+
+/// The decision about what is asked of a bucket.
+fn mark_of(plan: &Plan, ask: &Ask, effect: Effect) -> Mark {
+    let key = plan.policy.shows_keys().then(|| ask.key.as_str().into());
+    Mark { key, ..Mark::new(ask.scope(), effect) }
 }
 
 /// Whether a failure has to be answered at once, whatever other buckets say.

@@ -1,10 +1,11 @@
 //! Envoy and Istio.
 
+use std::time::Duration;
+
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{BufferType, Bytes, MapType};
 
 use super::Host;
-use crate::clock::Ms;
 use crate::flow::CallOwner;
 use crate::limiter::HttpEnd;
 use crate::limiter::webdis::MAX_REPLY;
@@ -19,21 +20,21 @@ impl Host for Envoy {
 
     /// By WASI, which Envoy answers with its steady clock. The SDK has the wall's clock only.
     #[cfg(target_os = "wasi")]
-    fn monotonic(&self) -> Option<Ms> {
+    fn monotonic(&self) -> Option<Duration> {
         #[link(wasm_import_module = "wasi_snapshot_preview1")]
         unsafe extern "C" {
             fn clock_time_get(clock: u32, precision: u64, time: *mut u64) -> i32;
         }
         const MONOTONIC: u32 = 1;
-        const NANOSECONDS_IN_A_MILLISECOND: u64 = 1_000_000;
+        const PRECISION: u64 = 1000;
         let mut nanoseconds = 0;
         // SAFETY: the pointer is to a u64 that outlives the call.
-        let status = unsafe { clock_time_get(MONOTONIC, NANOSECONDS_IN_A_MILLISECOND, &raw mut nanoseconds) };
-        (status == 0 && nanoseconds > 0).then_some(Ms(nanoseconds / NANOSECONDS_IN_A_MILLISECOND))
+        let status = unsafe { clock_time_get(MONOTONIC, PRECISION, &raw mut nanoseconds) };
+        (status == 0 && nanoseconds > 0).then_some(Duration::from_nanos(nanoseconds))
     }
 
     #[cfg(not(target_os = "wasi"))]
-    fn monotonic(&self) -> Option<Ms> {
+    fn monotonic(&self) -> Option<Duration> {
         None
     }
 

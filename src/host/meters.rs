@@ -1,58 +1,210 @@
-//! The host's counters of one plan.
+//! The host's counters, gauges and histograms of one plan.
+//!
+//! A name is `weir.<namespace>.<metric>` and then what is counted by, part by part, which envoy/stats.yaml makes labels
+//! of. One that has parts is defined when it is counted first: hosts never forget a metric, and most combinations of
+//! rule, class, tier and outcome never occur. Tenants are no part of any.
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::MetricType;
 
+use crate::clock::Ms;
+use crate::flow::{CallEnd, Event};
 use crate::limiter::Failure;
+use crate::plan::Plan;
 use crate::policy::Policy;
+use crate::record::Record;
 
-/// Metric ids, defined when a policy comes into force.
+/// So long after the last request that `on_error` has decided a worker is no longer degraded.
+const DEGRADED_FOR: Ms = Ms(2000);
+
+/// The filter's own time is taken of one request in so many: a look at the clock costs something, too.
+const SAMPLED: u32 = 32;
+
+/// The metrics of one plan in one worker.
 pub(super) struct Meters {
-    calls: Option<u32>,
-    degraded: Vec<(Failure, Option<u32>)>,
-    /// By the index of the rule.
-    shadow: Vec<Option<u32>>,
+    /// `weir.<namespace>.`
+    prefix: String,
+    limiter: String,
+    /// By what they count, in order: the metric, and its parts as numbers.
+    defined: RefCell<Vec<(Counted, Option<u32>)>>,
+    breaker: Option<u32>,
+    is_open: Cell<bool>,
+    degraded: Option<u32>,
+    degraded_at: Cell<Option<Ms>>,
+    conflicts: Cell<u64>,
+    requests: Cell<u32>,
 }
 
+type Counted = [u32; 5];
+
+// Which metric, as the first number of `Counted`.
+const DECISIONS: u32 = 0;
+const DEGRADED: u32 = 1;
+const CALLS: u32 = 2;
+const LEASES: u32 = 3;
+const CALL_TIME: u32 = 4;
+const OWN_TIME: u32 = 5;
+const WAIT: u32 = 6;
+const EVICTIONS: u32 = 7;
+const CONFLICTS: u32 = 8;
+
 impl Meters {
-    /// `<namespace>.limiter.<limiter>.calls`, `<namespace>.degraded.<reason>` and `<namespace>.shadow.<rule>`.
+    /// Defines what there is in any case, and tells which policy is in force.
     pub fn define(policy: &Policy) -> Meters {
-        let counter = |name: String| hostcalls::define_metric(MetricType::Counter, &name).ok();
-        let namespace = &policy.namespace;
-        Meters {
-            calls: counter(format!("{namespace}.limiter.{}.calls", policy.limiter.name)),
-            degraded: Failure::ALL
-                .into_iter()
-                .map(|failure| (failure, counter(format!("{namespace}.degraded.{}", failure.name()))))
-                .collect(),
-            shadow: policy
-                .rules
-                .iter()
-                .map(|rule| rule.shadow.then(|| counter(format!("{namespace}.shadow.{}", rule.name))).flatten())
-                .collect(),
+        let prefix = ["weir.", &policy.namespace, "."].concat();
+        let gauge = |name: &str| define(MetricType::Gauge, &prefix, &[name]);
+        let limiter = policy.limiter.name.clone();
+        let meters = Meters {
+            breaker: define(MetricType::Gauge, &prefix, &["breaker_open", &limiter]),
+            degraded: gauge("degraded"),
+            limiter,
+            defined: RefCell::default(),
+            is_open: Cell::new(false),
+            degraded_at: Cell::new(None),
+            conflicts: Cell::new(0),
+            requests: Cell::new(0),
+            prefix: prefix.clone(),
+        };
+        record(gauge("policy"), policy.fingerprint.into());
+        meters
+    }
+
+    /// What became of a request. Gives the failure that `on_error` has decided it for, if it did.
+    pub fn decided(&self, policy: &Policy, told: &Record, now: Option<Ms>) -> Option<Failure> {
+        let mut degraded = None;
+        for mark in &told.marks {
+            let scope = mark.scope;
+            let parts = [number(scope.rule), number(scope.class.map(|class| class.0)), number(scope.tier)];
+            let [rule, class, tier] = parts;
+            let id = self.id(MetricType::Counter, [DECISIONS, rule, class, tier, mark.effect as u32], &|| {
+                let [rule, class, tier] = scope.names(policy);
+                vec!["decisions", rule, class, tier, mark.effect.name()]
+            });
+            increment(id, 1);
+            if let Some(failure) = mark.degraded {
+                let id = self.id(MetricType::Counter, [DEGRADED, rule, failure as u32, 0, 0], &|| {
+                    let [rule, ..] = scope.names(policy);
+                    vec!["degraded_decisions", rule, failure.name()]
+                });
+                increment(id, 1);
+                degraded = Some(failure);
+            }
+        }
+        if degraded.is_some() {
+            if self.degraded_at.get().is_none() {
+                record(self.degraded, 1);
+            }
+            self.degraded_at.set(now.or(self.degraded_at.get()));
+        }
+        degraded
+    }
+
+    /// What has happened between this proxy and its limiter.
+    pub fn happened(&self, policy: &Policy, event: Event) {
+        match event {
+            Event::CallEnded(end) => {
+                let which = match end {
+                    CallEnd::Ok => 0,
+                    CallEnd::NoScript => 1,
+                    CallEnd::Failed(failure) => (failure as u32).saturating_add(2),
+                };
+                let id = self.id(MetricType::Counter, [CALLS, which, 0, 0, 0], &|| {
+                    vec!["limiter_calls", &self.limiter, end.name()]
+                });
+                increment(id, 1);
+            }
+            Event::Lent(rule, tokens) => {
+                let id = self.id(MetricType::Histogram, [LEASES, number(Some(rule)), 0, 0, 0], &|| {
+                    vec!["lease_tokens", policy.rules.get(rule).map_or("", |rule| &rule.name)]
+                });
+                record(id, tokens);
+            }
         }
     }
 
-    /// A call to the limiter has begun.
-    pub fn call(&self) {
-        increment(self.calls);
+    /// A call has ended after so long.
+    pub fn call_took(&self, took: Duration) {
+        self.took(CALL_TIME, &["limiter_call_microseconds", &self.limiter], took);
     }
 
-    /// `on_error` has decided a request.
-    pub fn degraded(&self, reason: Failure) {
-        let id = self.degraded.iter().find(|(failure, _)| *failure == reason).and_then(|(_, id)| *id);
-        increment(id);
+    /// A paused request has waited so long.
+    pub fn waited(&self, took: Duration) {
+        self.took(WAIT, &["wait_microseconds"], took);
     }
 
-    /// A shadow rule would have refused a request.
-    pub fn shadow(&self, rule: usize) {
-        increment(self.shadow.get(rule).copied().flatten());
+    /// The filter has looked at a request for so long.
+    pub fn own(&self, took: Duration) {
+        self.took(OWN_TIME, &["filter_microseconds"], took);
+    }
+
+    fn took(&self, which: u32, name: &[&str], took: Duration) {
+        let id = self.id(MetricType::Histogram, [which, 0, 0, 0, 0], &|| name.to_vec());
+        record(id, u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    /// Whether this request is one of those whose time is taken.
+    pub fn is_sampled(&self) -> bool {
+        let requests = self.requests.get().wrapping_add(1);
+        self.requests.set(requests);
+        requests.is_multiple_of(SAMPLED)
+    }
+
+    /// Brings the gauges up to date, and what is counted elsewhere; `conflicts` are those of shared data, in all.
+    pub fn tick(&self, plan: &Plan, conflicts: u64, now: Ms) {
+        let is_open = plan.is_open();
+        if self.is_open.replace(is_open) != is_open {
+            record(self.breaker, is_open.into());
+        }
+        if self.degraded_at.get().is_some_and(|at| now - at > DEGRADED_FOR) {
+            self.degraded_at.set(None);
+            record(self.degraded, 0);
+        }
+        let new = conflicts.saturating_sub(self.conflicts.replace(conflicts));
+        for (which, name, count) in
+            [(EVICTIONS, "table_evictions", plan.take_evictions()), (CONFLICTS, "shared_data_conflicts", new)]
+        {
+            if count > 0 {
+                let id = self.id(MetricType::Counter, [which, 0, 0, 0, 0], &|| vec![name]);
+                increment(id, i64::try_from(count).unwrap_or(i64::MAX));
+            }
+        }
+    }
+
+    /// The host's number of a metric.
+    fn id<'n>(&'n self, kind: MetricType, counted: Counted, name: &dyn Fn() -> Vec<&'n str>) -> Option<u32> {
+        let mut defined = self.defined.borrow_mut();
+        match defined.binary_search_by_key(&counted, |(known, _)| *known) {
+            Ok(at) => defined.get(at).and_then(|(_, id)| *id),
+            Err(at) => {
+                let id = define(kind, &self.prefix, &name());
+                defined.insert(at, (counted, id));
+                id
+            }
+        }
     }
 }
 
-fn increment(id: Option<u32>) {
+/// An index as a number that differs from that of none.
+fn number(index: Option<usize>) -> u32 {
+    index.map_or(0, |index| u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1))
+}
+
+fn define(kind: MetricType, prefix: &str, parts: &[&str]) -> Option<u32> {
+    hostcalls::define_metric(kind, &[prefix, &parts.join(".")].concat()).ok()
+}
+
+fn increment(id: Option<u32>, by: i64) {
     if let Some(id) = id {
         // The id comes from the host itself.
-        let _ = hostcalls::increment_metric(id, 1);
+        let _ = hostcalls::increment_metric(id, by);
+    }
+}
+
+fn record(id: Option<u32>, value: u64) {
+    if let Some(id) = id {
+        let _ = hostcalls::record_metric(id, value);
     }
 }

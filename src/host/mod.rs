@@ -10,18 +10,20 @@ mod workers;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, Bytes, ContextType, LogLevel, MapType};
 
+use meters::Meters;
+
 use crate::answer::{self, Answer, Header, Refusal};
-use crate::clock::Ms;
-use crate::flow::{CallOwner, Decision, Flow, Ticket, decide};
+use crate::flow::{CallOwner, Decision, Flow, Ticket, Verdict, decide};
 use crate::limiter::HttpEnd;
 use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::request::Request;
+use crate::request::{Request, asks_for_top, shows_secret};
 
 /// What differs between hosts.
 trait Host {
@@ -29,7 +31,7 @@ trait Host {
     fn call_owner(&self) -> CallOwner;
 
     /// Time that only goes forward and that all workers of a proxy share; None where the host has none.
-    fn monotonic(&self) -> Option<Ms>;
+    fn monotonic(&self) -> Option<Duration>;
 
     /// How a call ended, said in the callback of that call.
     fn call_end<'b>(&self, headers: usize, body_size: usize, body: &'b mut Bytes) -> HttpEnd<'b>;
@@ -40,6 +42,9 @@ trait Host {
     /// Puts a header into the response instead of any of the same name.
     fn replace_response_header(&self, name: &str, value: &str);
 }
+
+/// The name of a decision in Envoy's filter state, to which Envoy adds `wasm.`.
+const FILTER_STATE: &str = "weir";
 
 /// The host that this module runs in.
 const HOST: &dyn Host = &envoy::Envoy;
@@ -61,8 +66,8 @@ impl RootContext for Root {
     }
 
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
-        let stream = Stream { id, state: Rc::new(RefCell::new(State::New)) };
-        Some(Box::new(Filter { plan: self.plan.clone(), stream }))
+        let state = Rc::new(RefCell::new(State::New));
+        Some(Box::new(Filter { stream: Stream { id, plan: self.plan.clone(), shows: false, state } }))
     }
 
     /// Puts a policy in force. False where it is refused: the host keeps the one before, if there is one.
@@ -84,7 +89,7 @@ impl RootContext for Root {
                 if let Some(before) = self.plan.replace(plan) {
                     before.retire();
                 }
-                self.set_tick_period(std::time::Duration::from_millis(period.0));
+                self.set_tick_period(Duration::from_millis(period.0));
                 true
             }
             Err(problems) => {
@@ -126,6 +131,10 @@ impl Context for Root {
 #[derive(Clone, Debug)]
 struct Stream {
     id: u32,
+    /// What was in force when it came.
+    plan: Option<Rc<Plan>>,
+    /// Whether its response tells what was decided, and of whom.
+    shows: bool,
     state: Rc<RefCell<State>>,
 }
 
@@ -133,50 +142,44 @@ struct Stream {
 enum State {
     /// Nothing has been decided.
     New,
-    /// It is paused.
-    Waiting(Ticket),
-    /// It goes on, and its response carries these headers.
-    Passed(Vec<Header>),
+    /// It is paused, since then.
+    Waiting(Ticket, Option<Duration>),
+    /// It goes on, and its response carries these headers, and what was decided.
+    Passed(Vec<Header>, Option<String>),
     /// The filter has answered it, or it is over.
     Over,
 }
 
 struct Filter {
-    plan: Option<Rc<Plan>>,
     stream: Stream,
 }
 
 impl HttpContext for Filter {
     fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
-        let Some(plan) = &self.plan else {
-            self.stream.refuse(Refusal::without_policy());
+        let Some(plan) = self.stream.plan.clone() else {
+            self.stream.refuse(Refusal::without_policy(), None);
             return Action::Pause;
         };
         #[cfg(feature = "trap")]
         if HostRequest.header("x-weir-trap").is_some() {
             std::process::abort();
         }
-        let answer = match decide(&plan.policy, &HostRequest) {
-            Decision::Answer(answer) => Some(answer),
-            Decision::Ask(asks) => vm::arrive(plan, asks, &self.stream),
-        };
-        match answer {
-            Some(Answer::Pass(headers)) => {
-                self.stream.state.replace(State::Passed(headers));
-                Action::Continue
-            }
-            Some(Answer::Refuse(refusal)) => {
-                self.stream.refuse(refusal);
-                Action::Pause
-            }
-            None => Action::Pause,
+        let meters = vm::meters(&plan).filter(|meters| meters.is_sampled());
+        let began = if meters.is_some() { HOST.monotonic() } else { None };
+        let action = self.stream.decide(&plan);
+        if let (Some(meters), Some(took)) = (meters, vm::since(began)) {
+            meters.own(took);
         }
+        action
     }
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
-        if let (State::Passed(headers), Some(plan)) = (&*self.stream.state.borrow(), &self.plan) {
+        if let (State::Passed(headers, told), Some(plan)) = (&*self.stream.state.borrow(), &self.stream.plan) {
             for (name, value) in answer::added(&plan.policy, headers, &|name| HOST.has_response_header(name)) {
                 HOST.replace_response_header(name, value);
+            }
+            if let (Some(told), Some(observe)) = (told, &plan.policy.observe) {
+                HOST.replace_response_header(&observe.debug_header, told);
             }
         }
         Action::Continue
@@ -184,7 +187,7 @@ impl HttpContext for Filter {
 
     /// The request is over, or its client has left.
     fn on_log(&mut self) {
-        if let State::Waiting(ticket) = self.stream.state.replace(State::Over) {
+        if let State::Waiting(ticket, _) = self.stream.state.replace(State::Over) {
             vm::left(ticket);
         }
     }
@@ -193,23 +196,85 @@ impl HttpContext for Filter {
 impl Context for Filter {}
 
 impl Stream {
-    /// Performs an answer to the request while it is paused. The effective context must be this stream.
-    fn finish(&self, answer: Answer) {
+    /// A request has come.
+    fn decide(&mut self, plan: &Rc<Plan>) -> Action {
+        if let Some(observe) = &plan.policy.observe {
+            self.shows = shows_secret(observe, &HostRequest);
+            if self.shows {
+                // The service behind has no need to know it.
+                let _ = hostcalls::set_map_value(MapType::HttpRequestHeaders, &observe.debug_header, None);
+            }
+            if self.shows && asks_for_top(observe, &HostRequest) {
+                self.tell(&vm::top(plan));
+                return Action::Pause;
+            }
+        }
+        let verdict = match decide(&plan.policy, &HostRequest) {
+            Decision::Answer(verdict) => {
+                vm::count(plan, &verdict.record, None);
+                Some(verdict)
+            }
+            Decision::Ask(asks, marks) => vm::arrive(plan, asks, marks, self),
+        };
+        verdict.map_or(Action::Pause, |verdict| self.perform(verdict))
+    }
+
+    /// Performs what was decided about the request. The effective context must be this stream.
+    fn perform(&self, verdict: Verdict) -> Action {
+        let Verdict { answer, record } = verdict;
+        let observe = self.plan.as_ref().and_then(|plan| Some((&plan.policy, plan.policy.observe.as_ref()?)));
+        let told = observe.and_then(|(policy, observe)| {
+            if observe.filter_state {
+                // It fails only where there is no stream.
+                let _ = hostcalls::set_property(vec![FILTER_STATE], Some(record.line(policy).as_bytes()));
+            }
+            self.shows.then(|| record.lines(policy))
+        });
         match answer {
             Answer::Pass(headers) => {
-                self.state.replace(State::Passed(headers));
-                // Fails only for a kind of stream that is not HTTP.
-                let _ = hostcalls::resume_http_request();
+                self.state.replace(State::Passed(headers, told));
+                Action::Continue
             }
-            Answer::Refuse(refusal) => self.refuse(refusal),
+            Answer::Refuse(refusal) => {
+                self.refuse(refusal, told);
+                Action::Pause
+            }
+        }
+    }
+
+    /// Performs what was decided about the request while it was paused.
+    fn resume(&self, verdict: Verdict) {
+        if self.perform(verdict) == Action::Continue {
+            // Fails only for a kind of stream that is not HTTP.
+            let _ = hostcalls::resume_http_request();
+        }
+    }
+
+    /// Answers a request that asks the filter itself.
+    fn tell(&self, text: &str) {
+        self.state.replace(State::Over);
+        let headers = vec![("content-type", "application/json"), ("cache-control", "no-store")];
+        let _ = hostcalls::send_http_response(200, headers, Some(text.as_bytes()));
+    }
+
+    /// Takes the time of a wait that is over.
+    fn waited(&self, meters: &Meters) {
+        if let State::Waiting(_, since) = &*self.state.borrow()
+            && let Some(took) = vm::since(*since)
+        {
+            meters.waited(took);
         }
     }
 
     /// Answers the request, whose headers can be read as long as it is paused.
-    fn refuse(&self, mut refusal: Refusal) {
+    fn refuse(&self, mut refusal: Refusal, told: Option<String>) {
         self.state.replace(State::Over);
         refusal.fit(&HostRequest);
-        let headers = refusal.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let mut headers: Vec<_> = refusal.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let observe = self.plan.as_ref().and_then(|plan| plan.policy.observe.as_ref());
+        if let (Some(told), Some(observe)) = (&told, observe) {
+            headers.push((&observe.debug_header, told));
+        }
         let _ = hostcalls::send_http_response(refusal.status.into(), headers, Some(refusal.body.as_bytes()));
     }
 }

@@ -1,5 +1,7 @@
 //! The host's shared data, as a store of the core.
 
+use std::cell::Cell;
+
 use proxy_wasm::hostcalls;
 
 use crate::pool::{Lost, Over, Store};
@@ -7,6 +9,15 @@ use crate::pool::{Lost, Over, Store};
 /// Shared data of a vm_id.
 #[derive(Debug)]
 pub(super) struct SharedData;
+
+thread_local! {
+    static CONFLICTS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many writes of this VM have come too late.
+pub(super) fn conflicts() -> u64 {
+    CONFLICTS.get()
+}
 
 /// A number that no value has: Envoy stores where the name is absent, whatever the number, and else finds it wrong.
 /// Without a number it would overwrite what another worker has stored meanwhile.
@@ -26,6 +37,9 @@ impl Store for SharedData {
             Over::Nothing => ABSENT,
             Over::This(number) => number,
         };
-        hostcalls::set_shared_data(name, Some(value), Some(number)).map_err(|_| Lost)
+        hostcalls::set_shared_data(name, Some(value), Some(number)).map_err(|_| {
+            CONFLICTS.set(CONFLICTS.get().saturating_add(1));
+            Lost
+        })
     }
 }

@@ -7,7 +7,7 @@
 //! takes over the queue and ends those calls.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, UNIX_EPOCH};
@@ -16,14 +16,14 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
 
 use super::meters::Meters;
-use super::shared_data::SharedData;
+use super::shared_data::{SharedData, conflicts};
 use super::{HOST, State, Stream, workers};
-use crate::answer::Answer;
 use crate::clock::{Clock, Ms, Now};
-use crate::flow::{Arrival, Call, CallId, Flow, Step, Ticket};
+use crate::flow::{Arrival, Call, CallId, Flow, Step, Ticket, Verdict};
 use crate::limiter::{Failure, HttpEnd};
 use crate::plan::Plan;
 use crate::policy::Policy;
+use crate::record::{Mark, Record};
 use crate::rule::Ask;
 
 /// At most one line of log about failures in this time.
@@ -34,9 +34,9 @@ thread_local! {
         flow: Flow::new(HOST.call_owner(), random(), Box::new(SharedData), 0),
         worker: None,
         clock: Clock::default(),
-        calls: BTreeMap::new(),
+        calls: Vec::new(),
         lost: Vec::new(),
-        meters: BTreeMap::new(),
+        meters: Vec::new(),
         plans: 0,
         queue: None,
         waker: None,
@@ -49,17 +49,26 @@ struct Vm {
     /// Its number in this proxy, by which others wake it.
     worker: Option<u32>,
     clock: Clock,
-    /// By the host's token: the call, and the root that made it.
-    calls: BTreeMap<u32, (CallId, u32)>,
+    /// By the host's token.
+    calls: Vec<(u32, Out)>,
     /// Calls whose root has gone.
     lost: Vec<CallId>,
-    /// By the plan's id, as long as somebody has the plan.
-    meters: BTreeMap<u64, (Weak<Plan>, Rc<Meters>)>,
+    /// As long as somebody has the plan.
+    meters: Vec<(Weak<Plan>, Rc<Meters>)>,
     plans: u64,
     queue: Option<Queue>,
     /// The root that the queue wakes.
     waker: Option<u32>,
     warned: Option<Ms>,
+}
+
+/// A call that is out.
+struct Out {
+    id: CallId,
+    /// The root that made it.
+    root: u32,
+    sent: Option<Duration>,
+    meters: Option<Rc<Meters>>,
 }
 
 #[derive(Clone)]
@@ -82,8 +91,8 @@ pub(super) fn install(root: u32, policy: Policy) -> Rc<Plan> {
     with(|vm| {
         vm.plans = vm.plans.saturating_add(1);
         let plan = Rc::new(Plan::new(vm.plans, policy, &SharedData, (random(), random())));
-        vm.meters.retain(|_, (plan, _)| plan.strong_count() > 0);
-        vm.meters.insert(plan.id, (Rc::downgrade(&plan), meters));
+        vm.meters.retain(|(plan, _)| plan.strong_count() > 0);
+        vm.meters.push((Rc::downgrade(&plan), meters));
         plan
     })
 }
@@ -102,19 +111,31 @@ fn register_queue(root: u32, name: String) {
     }
 }
 
-/// A request needs tokens: gives its answer, or None where it waits and has to be paused.
-pub(super) fn arrive(plan: &Rc<Plan>, asks: Vec<Ask>, stream: &Stream) -> Option<Answer> {
+/// A request needs tokens: gives its verdict, or None where it waits and has to be paused.
+pub(super) fn arrive(plan: &Rc<Plan>, asks: Vec<Ask>, marks: Vec<Mark>, stream: &Stream) -> Option<Verdict> {
     let now = now();
-    let (arrival, steps) = with(|vm| vm.flow.arrive(plan, asks, stream.clone(), now));
-    let answer = match arrival {
-        Arrival::Decided(answer) => Some(answer),
+    let (arrival, steps) = with(|vm| vm.flow.arrive(plan, asks, marks, stream.clone(), now));
+    let verdict = match arrival {
+        Arrival::Decided(verdict) => {
+            count(plan, &verdict.record, Some(now));
+            Some(verdict)
+        }
         Arrival::Waits(ticket) => {
-            stream.state.replace(State::Waiting(ticket));
+            stream.state.replace(State::Waiting(ticket, HOST.monotonic()));
             None
         }
     };
     perform(stream.id, steps, now);
-    answer
+    verdict
+}
+
+/// Counts what became of a request.
+pub(super) fn count(plan: &Rc<Plan>, record: &Record, now: Option<Now>) {
+    plan.watch(record);
+    let degraded = meters(plan).and_then(|meters| meters.decided(&plan.policy, record, now.map(|now| now.mono)));
+    if let (Some(failure), Some(now)) = (degraded, now) {
+        warn(failure, now);
+    }
 }
 
 pub(super) fn left(ticket: Ticket) {
@@ -146,14 +167,25 @@ pub(super) fn tick(root: u32, plan: Option<&Rc<Plan>>) {
     }
     steps.extend(with(|vm| vm.flow.tick(now)));
     perform(root, steps, now);
+    if let Some((plan, meters)) = plan.and_then(|plan| Some((plan, meters(plan)?))) {
+        meters.tick(plan, conflicts(), now.mono);
+        plan.merge_top(&SharedData, now.mono);
+    }
 }
 
 pub(super) fn call_ended(root: u32, token: u32, end: HttpEnd) {
-    let Some((call, _)) = with(|vm| vm.calls.remove(&token)) else {
+    let out = with(|vm| {
+        let at = vm.calls.iter().position(|(of, _)| *of == token)?;
+        Some(vm.calls.swap_remove(at).1)
+    });
+    let Some(out) = out else {
         return;
     };
+    if let (Some(meters), Some(took)) = (&out.meters, since(out.sent)) {
+        meters.call_took(took);
+    }
     let now = now();
-    let steps = with(|vm| vm.flow.ended(call, end, now));
+    let steps = with(|vm| vm.flow.ended(out.id, end, now));
     perform(root, steps, now);
 }
 
@@ -161,9 +193,9 @@ pub(super) fn call_ended(root: u32, token: u32, end: HttpEnd) {
 pub(super) fn root_gone(root: u32) {
     with(|vm| {
         let calls = std::mem::take(&mut vm.calls);
-        let (lost, kept): (BTreeMap<_, _>, _) = calls.into_iter().partition(|(_, (_, owner))| *owner == root);
+        let (lost, kept): (Vec<_>, _) = calls.into_iter().partition(|(_, out)| out.root == root);
         vm.calls = kept;
-        vm.lost.extend(lost.into_values().map(|(call, _)| call));
+        vm.lost.extend(lost.into_iter().map(|(_, out)| out.id));
         vm.waker = vm.waker.filter(|waker| *waker != root);
     });
 }
@@ -188,31 +220,29 @@ fn perform(context: u32, steps: Vec<Step<Stream>>, now: Now) {
                 }
                 match dispatch(&call) {
                     Ok(token) => {
-                        with(|vm| vm.calls.insert(token, (call.id, context)));
-                        if let Some(meters) = meters(&call.plan) {
-                            meters.call();
-                        }
+                        let (sent, meters) = (HOST.monotonic(), meters(&call.plan));
+                        with(|vm| vm.calls.push((token, Out { id: call.id, root: context, sent, meters })));
                     }
                     Err(failure) => steps.extend(with(|vm| vm.flow.ended(call.id, HttpEnd::NotStarted(failure), now))),
                 }
             }
-            Step::Finish(stream, answer) => {
+            Step::Finish(stream, verdict) => {
+                if let Some(plan) = &stream.plan {
+                    count(plan, &verdict.record, Some(now));
+                    if let Some(meters) = meters(plan) {
+                        stream.waited(&meters);
+                    }
+                }
                 // An error means that the stream is gone.
                 if hostcalls::set_effective_context(stream.id).is_ok() {
                     effective = stream.id;
-                    stream.finish(answer);
+                    stream.resume(verdict);
                 }
             }
-            Step::Shadow(plan, rule) => {
+            Step::Count(plan, event) => {
                 if let Some(meters) = meters(&plan) {
-                    meters.shadow(rule);
+                    meters.happened(&plan.policy, event);
                 }
-            }
-            Step::Degraded(plan, failure) => {
-                if let Some(meters) = meters(&plan) {
-                    meters.degraded(failure);
-                }
-                warn(failure, now);
             }
         }
     }
@@ -237,8 +267,20 @@ fn dispatch(call: &Call) -> Result<u32, Failure> {
     })
 }
 
-fn meters(plan: &Plan) -> Option<Rc<Meters>> {
-    with(|vm| vm.meters.get(&plan.id).map(|(_, meters)| meters.clone()))
+/// Who has come most in the last minutes: see [`Plan::top`].
+pub(super) fn top(plan: &Plan) -> String {
+    plan.top(&SharedData, now().mono)
+}
+
+/// The metrics of a plan of this VM.
+pub(super) fn meters(plan: &Rc<Plan>) -> Option<Rc<Meters>> {
+    let is_of = |(of, _): &&(Weak<Plan>, _)| std::ptr::eq(of.as_ptr(), Rc::as_ptr(plan));
+    with(|vm| vm.meters.iter().find(is_of).map(|(_, meters)| meters.clone()))
+}
+
+/// How long ago that was, where the host can tell.
+pub(super) fn since(then: Option<Duration>) -> Option<Duration> {
+    Some(HOST.monotonic()?.saturating_sub(then?))
 }
 
 /// Says now and then that the limiter fails, and how; never a line a request.
@@ -259,7 +301,8 @@ fn now() -> Now {
     let wall = hostcalls::get_current_time().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let wall = wall.and_then(|wall| u64::try_from(wall.as_millis()).ok()).unwrap_or_default();
     let now = with(|vm| vm.clock.read(Ms(wall)));
-    Now { mono: HOST.monotonic().unwrap_or(now.mono), ..now }
+    let mono = HOST.monotonic().and_then(|time| u64::try_from(time.as_millis()).ok()).map(Ms);
+    Now { mono: mono.unwrap_or(now.mono), ..now }
 }
 
 /// A random number of the host's. Every new state of the standard hasher is keyed at random.

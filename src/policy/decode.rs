@@ -6,7 +6,7 @@ use super::problem::{Found, Path, Problem};
 use super::read::{Fields, Reader, Words};
 use super::tree::Tree;
 use super::{
-    BreakerLimits, Credential, Environment, Limit, Limiter, Policy, Reset, Response, UpstreamHeaders, classes, rules,
+    BreakerLimits, Credential, Environment, Limit, Limiter, Policy, Reset, Response, UpstreamHeaders, classes, observe, rules,
 };
 use crate::clock::Ms;
 use crate::path::Paths;
@@ -24,8 +24,9 @@ const POLICY: Words = Words {
         "classes",
         "rules",
         "response",
+        "observe",
     ],
-    later: &["observe"],
+    later: &[],
 };
 
 const PATHS: Words =
@@ -84,10 +85,12 @@ fn read_policy(reader: &mut Reader, tree: &Tree, environment: Environment) -> Op
         Some((tree, path)) => response(reader, tree, &path),
         None => Some(Response::default()),
     };
+    let observe = observe::read(reader, &fields, environment);
     // In one go, here and below: what is dropped is dropped in one place, and the module is smaller.
-    match (namespace, table_entries, limiter, rules, response) {
-        (Some(namespace), Some(table_entries), Some(limiter), Some(rules), Some(response)) => {
-            Some(Policy { namespace, proxies, table_entries, limiter, classes, rules, response })
+    match (namespace, table_entries, limiter, rules, response, observe) {
+        (Some(namespace), Some(table_entries), Some(limiter), Some(rules), Some(response), Some(observe)) => {
+            let fingerprint = tree.fingerprint();
+            Some(Policy { namespace, proxies, table_entries, limiter, classes, rules, response, observe, fingerprint })
         }
         _ => None,
     }
@@ -128,7 +131,7 @@ fn version(reader: &mut Reader, fields: &Fields) {
 }
 
 /// The value of the environment variable that a field names.
-fn variable(reader: &mut Reader, fields: &Fields, word: &'static str, environment: Environment) -> Option<String> {
+pub(super) fn variable(reader: &mut Reader, fields: &Fields, word: &'static str, environment: Environment) -> Option<String> {
     const WANTED: &str = "write the name of a variable (A-Z, 0-9 and _); a secret itself has no place in a policy";
     let (tree, path) = fields.get(word)?;
     let name = reader.text(&path, tree, WANTED)?;

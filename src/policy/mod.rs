@@ -7,6 +7,7 @@ mod classes;
 mod decode;
 pub mod limit;
 mod limits;
+mod observe;
 mod problem;
 mod read;
 mod rules;
@@ -18,6 +19,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 pub use limit::{Limit, NoLimit};
+pub use observe::Observe;
 pub use problem::{Found, Path, Problem, Segment};
 pub use tree::{NotJson, Tree};
 
@@ -43,6 +45,17 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// What clients see.
     pub response: Response,
+    /// What those who run it see, apart from counters.
+    pub observe: Option<Observe>,
+    /// Tells it from other policies: see [`Tree::fingerprint`].
+    pub fingerprint: u32,
+}
+
+impl Policy {
+    /// Whether somebody may see the keys of buckets.
+    pub fn shows_keys(&self) -> bool {
+        self.observe.as_ref().is_some_and(|observe| observe.secret.is_some())
+    }
 }
 
 /// A Redis limiter behind Webdis.

@@ -3,6 +3,9 @@
 //! serde_json's own value forgets both. It must not judge: what a tree means is [`super::decode`]'s to say.
 
 use std::fmt;
+use std::hash::Hasher;
+
+use siphasher::sip128::SipHasher13;
 
 use super::wire;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -43,6 +46,35 @@ impl Tree {
     #[inline(never)] // Replies of limiters are read by it, too: see `Fields::get`.
     pub fn from_json(bytes: &[u8]) -> Result<Tree, NotJson> {
         serde_json::from_slice(bytes).map_err(|error| NotJson { line: error.line(), column: error.column() })
+    }
+
+    /// A number that tells policies apart, whatever the order of keys in objects is, and whatever they are written in.
+    /// Two policies have the same one by a chance of 1 in 2^32.
+    pub fn fingerprint(&self) -> u32 {
+        u32::try_from(self.hash() >> 32).unwrap_or_default()
+    }
+
+    fn hash(&self) -> u64 {
+        let mut hasher = SipHasher13::new();
+        hasher.write(self.kind().as_bytes());
+        match self {
+            Tree::Null => {}
+            Tree::Bool(value) => hasher.write(&[u8::from(*value)]),
+            Tree::Int(value) => hasher.write(&value.to_le_bytes()),
+            Tree::Float(value) => hasher.write(&value.to_le_bytes()),
+            Tree::Text(text) => hasher.write(text.as_bytes()),
+            Tree::List(items) => items.iter().for_each(|item| hasher.write(&item.hash().to_le_bytes())),
+            Tree::Map(pairs) => {
+                let pairs = pairs.iter().map(|(key, value)| {
+                    let mut pair = SipHasher13::new();
+                    pair.write(&value.hash().to_le_bytes());
+                    pair.write(key.as_bytes());
+                    pair.finish()
+                });
+                hasher.write(&pairs.fold(0, u64::wrapping_add).to_le_bytes());
+            }
+        }
+        hasher.finish()
     }
 
     /// The integer that this is.

@@ -7,6 +7,7 @@
 pub mod breaker;
 pub mod lease;
 pub mod table;
+pub mod top;
 
 /// Shared data of a host: values by name, each with a number that changes with every write.
 pub trait Store: std::fmt::Debug {

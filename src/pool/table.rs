@@ -7,6 +7,7 @@
 //!
 //! Only the entry that is looked for is decoded, and only its bytes are written anew: this is the way of every request.
 
+use std::cell::Cell;
 use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -36,6 +37,7 @@ pub struct Table {
     prefix: String,
     sets: u64,
     seed: (u64, u64),
+    evictions: Cell<u64>,
 }
 
 /// Which bucket, in this proxy.
@@ -81,7 +83,7 @@ impl Table {
         let sets = entries.div_ceil(WAYS as u64).max(1);
         let seed = (half(0).ok()?, half(64).ok()?);
         // After a wipe there may be another seed: tables of two seeds must not take each other's sets for torn ones.
-        Some(Table { prefix: format!("{prefix}.{:x}", seed.0), sets, seed })
+        Some(Table { prefix: format!("{prefix}.{:x}", seed.0), sets, seed, evictions: Cell::new(0) })
     }
 
     /// The fingerprint of a key.
@@ -89,6 +91,11 @@ impl Table {
         let mut hasher = SipHasher13::new_with_keys(self.seed.0, self.seed.1);
         hasher.write(key.as_bytes());
         Fingerprint(hasher.finish128().as_u128())
+    }
+
+    /// How many entries that meant something have made room for others, since this was asked last.
+    pub fn take_evictions(&self) -> u64 {
+        self.evictions.take()
     }
 
     /// What is known of a bucket.
@@ -122,24 +129,26 @@ impl Table {
             let mut entry = before;
             change(&mut entry);
             if entry == before {
-                return (None, ());
+                return (None, false);
             }
             (entry.fingerprint, entry.written) = (of.0, now);
             let mut bytes = found.map_or_else(empty_set, <[u8]>::to_vec);
-            let at = known.unwrap_or_else(|| self.first_to_go(&bytes, now));
+            let (at, evicts) = known.map_or_else(|| self.first_to_go(&bytes, now), |at| (at, false));
             if let Some(slot) = slots(&mut bytes).nth(at) {
                 slot.copy_from_slice(&self.encode(&entry));
             }
-            (Some(bytes), ())
+            (Some(bytes), evicts)
         });
+        self.evictions.set(self.evictions.get().saturating_add(u64::from(written == Some(true))));
         written.is_some()
     }
 
-    /// The slot of a set for an entry that is not there yet: an empty or unreadable one, if there is one.
-    fn first_to_go(&self, bytes: &[u8], now: Ms) -> usize {
+    /// The slot of a set for an entry that is not there yet: an empty or unreadable one, if there is one. And whether
+    /// what is there still means something.
+    fn first_to_go(&self, bytes: &[u8], now: Ms) -> (usize, bool) {
         let worth = |slot| self.decode(slot).map(|entry| (entry.means_until > now, entry.written));
-        let first = entries(bytes).enumerate().min_by_key(|(_, slot)| worth(slot));
-        first.map(|(at, _)| at).unwrap_or_default()
+        let first = entries(bytes).map(worth).enumerate().min_by_key(|(_, worth)| *worth);
+        first.map(|(at, worth)| (at, worth.is_some_and(|(is_meant, _)| is_meant))).unwrap_or_default()
     }
 
     fn name(&self, of: Fingerprint) -> String {

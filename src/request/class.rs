@@ -8,8 +8,8 @@ use crate::policy::{ClassId, ClassMatch, Classes, Origin};
 /// How a request is sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// No rule looks at it.
-    Exempt,
+    /// It is in this class, and no rule looks at it.
+    Exempt(ClassId),
     /// It is in this class and takes this much from a bucket.
     Charged(ClassId, u64),
 }
@@ -24,7 +24,7 @@ pub fn classify(classes: &Classes, request: &dyn Request) -> Result<Class, Malfo
 
 pub(crate) fn class_of(classes: &Classes, reading: &Reading) -> Result<Class, Malformed> {
     match first_match(classes, reading) {
-        Ok(Some(ClassMatch { exempt: true, .. })) => Ok(Class::Exempt),
+        Ok(Some(ClassMatch { exempt: true, class, .. })) => Ok(Class::Exempt(*class)),
         Ok(Some(class_match)) => Ok(Class::Charged(class_match.class, class_match.cost)),
         Ok(None) => Ok(Class::Charged(ClassId::default(), 1)),
         Err(Malformed) if classes.paths.malformed_is_default => Ok(Class::Charged(ClassId::default(), 1)),

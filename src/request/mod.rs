@@ -15,6 +15,7 @@ pub use identity::{Identity, identify};
 pub(crate) use {class::class_of, identity::tenant_of, identity::tier_of};
 
 use crate::path::{Malformed, Paths};
+use crate::policy::Observe;
 
 /// A request, as far as it is asked for.
 pub trait Request {
@@ -26,6 +27,24 @@ pub trait Request {
 
     /// What the host knows of the request under this path.
     fn property(&self, path: &[&str]) -> Option<Vec<u8>>;
+}
+
+/// Whether a request sends the secret of those who may see decisions. The time that it takes does not tell how much of
+/// a wrong one is right.
+pub fn shows_secret(observe: &Observe, request: &dyn Request) -> bool {
+    let Some(secret) = &observe.secret else {
+        return false;
+    };
+    let sent = request.header(&observe.debug_header).unwrap_or_default();
+    let differing = secret.0.bytes().zip(&sent).fold(0, |differing, (wanted, sent)| differing | (wanted ^ sent));
+    sent.len() == secret.0.len() && differing == 0
+}
+
+/// Whether a request is for the path at which the filter itself tells who comes most.
+pub fn asks_for_top(observe: &Observe, request: &dyn Request) -> bool {
+    let path = request.header(":path").unwrap_or_default();
+    let path = path.split(|byte| *byte == b'?').next().unwrap_or_default();
+    observe.top_path.as_ref().is_some_and(|top_path| top_path.as_bytes() == path)
 }
 
 /// What has been read of a request so far, each value at most once.

@@ -23,7 +23,7 @@ struct Part {
 
 const ROOT: &str = "tests/sim/src/root.rs";
 const LEASE: &str = "src/pool/lease.rs";
-const PLAN: &str = "src/plan.rs";
+const PLAN: &str = "src/plan/mod.rs";
 const FLOW: &str = "src/flow/mod.rs";
 const LINE: &str = "src/flow/line.rs";
 

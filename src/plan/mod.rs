@@ -4,7 +4,9 @@
 //! limiter has just said that a bucket is dry, or because the limiter is to be left alone. And here it is decided who of
 //! its workers calls the limiter about a lease, and what comes of it.
 
-use std::cell::Cell;
+mod watched;
+
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
 use crate::bucket::{Acquired, Level, Offer, Share, Standing};
@@ -15,6 +17,7 @@ use crate::pool::Store;
 use crate::pool::breaker::{Breaker, Passage};
 use crate::pool::lease::{Moment, Wish};
 use crate::pool::table::{Entry, Table};
+use crate::pool::top::Top;
 use crate::rule::{Ask, Repeat};
 
 /// The table's name for the bucket of new keys, which no Redis key can be.
@@ -36,6 +39,10 @@ pub struct Plan {
     breaker: Breaker,
     /// Another policy is in force instead.
     is_retired: Cell<bool>,
+    /// Who has come most since the last merge, where the policy has a path to tell it at.
+    top: RefCell<Top>,
+    /// First part of the names of what it keeps in shared data.
+    prefix: String,
 }
 
 /// What this proxy alone gives a request of one bucket.
@@ -148,7 +155,7 @@ impl Plan {
         let prefix = format!("weir.{namespace}.{proxies}.{}", policy.table_entries);
         let table = Table::open(store, &prefix, policy.table_entries, random);
         let breaker = Breaker::new(format!("{prefix}.breaker.{limiter}"), policy.limiter.breaker);
-        Plan { id, policy, table, breaker, is_retired: Cell::new(false) }
+        Plan { id, policy, table, breaker, is_retired: Cell::new(false), top: RefCell::default(), prefix }
     }
 
     /// Takes what a request needs of one bucket, if this proxy has it, or says what else this proxy knows.
@@ -395,6 +402,11 @@ impl Plan {
     /// Whether another policy is in force instead.
     pub fn is_retired(&self) -> bool {
         self.is_retired.get()
+    }
+
+    /// How many tenants that mattered had to make room in the table, since this was asked last.
+    pub fn take_evictions(&self) -> u64 {
+        self.table.as_ref().map(Table::take_evictions).unwrap_or_default()
     }
 
     /// Whether the limiter is left alone, so that nobody asks it ahead of need.
