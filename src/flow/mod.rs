@@ -370,11 +370,7 @@ impl<S> Flow<S> {
                     tally.granted(mark, None);
                 }
                 Some(Taken::Granted { limit, standing, receipt, due }) => {
-                    mark.source = Some(match receipt {
-                        Receipt::Lease(_) => TokenSource::Lease,
-                        Receipt::Own => TokenSource::Local,
-                        Receipt::Unsettled => TokenSource::Async,
-                    });
+                    mark.source = Some(source_of(receipt));
                     tally.granted(mark, Some((limit, standing)));
                     tally.receipts.push((index, receipt));
                     tally.due.extend(due.map(|due| (index, due)));
@@ -426,8 +422,8 @@ impl<S> Flow<S> {
                 is_charged = matches!(taken, Taken::Granted { .. });
                 let mut mark = mark_of(plan, &want.ask, Effect::Allowed);
                 match taken {
-                    Taken::Granted { due, .. } => {
-                        mark.source = Some(TokenSource::Async);
+                    Taken::Granted { due, receipt, .. } => {
+                        mark.source = Some(source_of(receipt));
                         if let Some(due) = due {
                             self.look_after(plan, &want.ask, due, now, steps);
                         }
@@ -648,6 +644,14 @@ fn add_mark(marks: &mut Vec<Mark>, mark: Mark) {
         }
         Some(_) => {}
         None => marks.push(mark),
+    }
+}
+
+fn source_of(receipt: Receipt) -> TokenSource {
+    match receipt {
+        Receipt::Lease(_) => TokenSource::Lease,
+        Receipt::Own => TokenSource::Local,
+        Receipt::Unsettled => TokenSource::Async,
     }
 }
 

@@ -136,16 +136,21 @@ impl Recent {
 
     /// Forgets what is old.
     fn age(&mut self, now: Ms) {
-        if self.sketch.counters.is_empty() {
-            *self = Recent { merged: now, halved: now, ..Recent::default() };
-        }
-        self.seen = self.seen + (now - self.merged);
-        self.merged = self.merged.max(now);
         while now - self.halved >= HALVED_EVERY && !self.sketch.counters.is_empty() {
             self.halved = self.halved + HALVED_EVERY;
+            self.pass(self.halved);
             self.seen = Ms(self.seen.0 / 2);
             self.sketch.halve();
         }
+        if self.sketch.counters.is_empty() {
+            *self = Recent { merged: now, halved: now, ..Recent::default() };
+        }
+        self.pass(now);
+    }
+
+    fn pass(&mut self, now: Ms) {
+        self.seen = self.seen + (now - self.merged);
+        self.merged = self.merged.max(now);
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::answer::{Answer, Refusal};
 use weir::clock::{Ms, Now};
-use weir::flow::{Arrival, CallId, CallOwner, Decision, Flow, Step, Ticket, decide};
+use weir::flow::{Arrival, CallId, CallOwner, Decision, Flow, Step, Ticket, Verdict, decide};
 use weir::limiter::webdis::MAX_RUNS;
 use weir::limiter::{Failure, HttpEnd};
 use weir::plan::Plan;
@@ -62,7 +62,7 @@ impl Vm {
     fn comes_for(&mut self, key: &str, name: &'static str, cost: u64) -> Vec<String> {
         let mut ask = ask_of(key, limit(60, 60, 60), cost);
         ask.on_error = self.plan.policy.rules[0].on_error;
-        let (arrival, steps) = self.flow.arrive(&self.plan.clone(), vec![ask], name, self.now());
+        let (arrival, steps) = self.flow.arrive(&self.plan.clone(), vec![ask], vec![], name, self.now());
         let Arrival::Waits(ticket) = arrival else { panic!("{arrival:?}") };
         self.tickets.insert(name, ticket);
         self.tell(steps)
@@ -93,12 +93,11 @@ impl Vm {
 
     fn tell(&mut self, steps: Vec<Step<&'static str>>) -> Vec<String> {
         let mut told = Vec::new();
-        let mut degraded = None;
         for step in steps {
-            match (step, degraded.take()) {
-                (Step::Degraded(_, failure), None) => degraded = Some(failure.name()),
-                (Step::Wake, None) => told.push("wake".to_owned()),
-                (Step::Call(call), None) => {
+            match step {
+                Step::Count(..) => {}
+                Step::Wake => told.push("wake".to_owned()),
+                Step::Call(call) => {
                     assert!(!self.calls.contains(&call.id));
                     let parts: Vec<&str> = call.http.body.split('/').collect();
                     // A limit, terms that say nothing, and nothing that is wanted, offered, held or owed.
@@ -122,7 +121,8 @@ impl Vm {
                     self.calls.push(call.id);
                     self.timeouts.push(call.timeout);
                 }
-                (Step::Finish(name, answer), reason) => {
+                Step::Finish(name, Verdict { answer, record }) => {
+                    let reason = record.marks.iter().find_map(|mark| mark.degraded).map(Failure::name);
                     let (status, headers) = match answer {
                         Answer::Pass(headers) => (200, headers),
                         Answer::Refuse(Refusal { status, headers, .. }) => (status, headers),
@@ -131,10 +131,9 @@ impl Vm {
                     let what = reason.or(left.map(|(_, left)| left.as_str())).unwrap_or("?");
                     told.push(format!("{name} {status} {what}"));
                 }
-                (step, degraded) => panic!("{step:?} after {degraded:?}"),
+                Step::WakeOthers(_) => panic!("nobody else is concerned: {step:?}"),
             }
         }
-        assert_eq!(degraded, None);
         told
     }
 }
@@ -551,12 +550,12 @@ fn what_the_policy_alone_decides_needs_no_wait() {
         r#", "classes": [{"class": "w", "match": {"path": "/w"}}]"#,
     );
     let status = |path: &str, x: &str| match decide(&policy, &Sent::to("GET", path, &[("x", x)])) {
-        Decision::Answer(Answer::Pass(headers)) => {
+        Decision::Answer(Verdict { answer: Answer::Pass(headers), .. }) => {
             assert!(headers.is_empty());
             200
         }
-        Decision::Answer(Answer::Refuse(refusal)) => refusal.status,
-        Decision::Ask(asks) => {
+        Decision::Answer(Verdict { answer: Answer::Refuse(refusal), .. }) => refusal.status,
+        Decision::Ask(asks, _) => {
             assert_eq!(asks.iter().map(|ask| (ask.limit, ask.cost)).collect::<Vec<_>>(), [(limit(60, 60, 60), 1)]);
             0
         }

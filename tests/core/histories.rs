@@ -8,7 +8,7 @@ use wasm_bindgen_test::wasm_bindgen_test;
 use weir::answer::{Answer, Header, Refusal};
 use weir::bucket::{Run, runs};
 use weir::clock::{Ms, Now};
-use weir::flow::{Arrival, Call, CallId, CallOwner, Flow, Step, Ticket};
+use weir::flow::{Arrival, Call, CallId, CallOwner, Flow, Step, Ticket, Verdict as Decided};
 use weir::limiter::{Failure, HttpEnd};
 use weir::plan::Plan;
 use weir::policy::{Limit, OnError};
@@ -199,7 +199,7 @@ impl History {
         }
         let mut ask = ask_of(&format!("k{key}"), self.buckets[key].limit, cost);
         ask.on_error = self.plans[plan].policy.rules[0].on_error;
-        let (arrival, steps) = self.flow.arrive(&self.plans[plan].clone(), vec![ask], waiter, self.now());
+        let (arrival, steps) = self.flow.arrive(&self.plans[plan].clone(), vec![ask], vec![], waiter, self.now());
         let Arrival::Waits(ticket) = arrival else { panic!("{arrival:?}") };
         self.waiters[waiter].ticket = Some(ticket);
         self.look(steps, Told::Arrival(waiter));
@@ -305,29 +305,24 @@ impl History {
     /// Looks at what the flow wants to be done, step by step.
     fn look(&mut self, steps: Vec<Step<usize>>, told: Told) {
         self.log.push(format!("{}: {told:?}", self.now));
-        let mut degraded = None;
         // Where in its group the last request stood that the ended call has answered.
         let mut served = 0;
         for step in steps {
-            match (step, degraded.take()) {
-                (Step::Wake, None) => {
+            match step {
+                Step::Wake => {
                     assert!(self.owner == CallOwner::Root && matches!(told, Told::Arrival(_)));
                     assert!(!self.wanted, "it has been asked for already");
                     (self.wake, self.wanted) = (true, true);
                 }
-                (Step::Degraded(plan, failure), None) => degraded = Some((plan.id, failure)),
-                (Step::Call(call), None) => self.look_at_call(call, &told),
-                (Step::Finish(waiter, answer), degraded) => {
-                    let failure = degraded.map(|(plan, failure)| {
-                        assert_eq!(plan, self.plans[self.waiters[waiter].plan].id, "counted under its own plan");
-                        failure
-                    });
-                    self.look_at_finish(waiter, &answer, failure, &told, &mut served);
+                Step::Call(call) => self.look_at_call(call, &told),
+                Step::Finish(waiter, Decided { answer, record }) => {
+                    let [mark] = record.marks.as_slice() else { panic!("one rule: {record:?}") };
+                    self.look_at_finish(waiter, &answer, mark.degraded, &told, &mut served);
                 }
-                (step, degraded) => panic!("{step:?} after {degraded:?}"),
+                Step::Count(..) => {}
+                Step::WakeOthers(_) => panic!("nobody else is concerned: {step:?}"),
             }
         }
-        assert_eq!(degraded, None);
         if let Told::Ended(call, _) = told {
             let group = &self.calls[call].group;
             let forgotten = |waiter: &usize| {

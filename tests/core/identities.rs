@@ -14,7 +14,7 @@ fn who(key: &str, headers: &Headers) -> String {
 
 fn who_with(key: &str, top: &str, headers: &Headers) -> String {
     let policy = policy_of(key, r#""60/m""#, "", top);
-    match judge(&policy, &Sent::new(headers)) {
+    match judge(&policy, &Sent::new(headers)).ruling {
         Ruling::Ask(asks) => {
             let key = asks.first().map(|ask| ask.key.clone()).unwrap_or_default();
             key.split(['{', '}']).nth(1).unwrap_or_default().to_owned()
@@ -219,8 +219,8 @@ fn all_of_several_values_are_joined_or_there_is_none() {
     // A tenant of the policy is written as the values are joined.
     let tier = r#", "overrides": {"all.x,y": "deny"}"#;
     let policy = policy_of(key, r#""60/m""#, tier, "");
-    assert_eq!(judge(&policy, &Sent::new(&[("a", b"x"), ("b", b"y")])), Ruling::Forbidden(0));
-    assert!(matches!(judge(&policy, &Sent::new(&[("a", b"x"), ("b", b"z")])), Ruling::Ask(_)));
+    assert_eq!(judge(&policy, &Sent::new(&[("a", b"x"), ("b", b"y")])).ruling, Ruling::Forbidden(0));
+    assert!(matches!(judge(&policy, &Sent::new(&[("a", b"x"), ("b", b"z")])).ruling, Ruling::Ask(_)));
 }
 
 #[wasm_bindgen_test(unsupported = test)]
@@ -249,7 +249,7 @@ fn a_value_that_is_sent_twice_may_be_refused() {
         assert_ne!(who(&key(source, ""), headers), "doubled(0)");
         // A shadow rule never refuses.
         let shadow = policy_of(&key(source, REFUSE), r#""60/m""#, r#", "shadow_mode": true"#, "");
-        assert!(matches!(judge(&shadow, &Sent::new(headers)), Ruling::Pass | Ruling::Ask(_)));
+        assert!(matches!(judge(&shadow, &Sent::new(headers)).ruling, Ruling::Pass | Ruling::Ask(_)));
     }
     // An empty first value hides no second one.
     assert_eq!(who(&key("header", REFUSE), &[("a", b""), ("a", b"y")]), "doubled(0)");
@@ -311,7 +311,7 @@ fn the_clients_address_is_told_by_whoever_can_be_believed() {
         }
         let policy = policy_of(&format!(r#"[{{"client_ip": {safe}}}]"#), r#""60/m""#, "", "");
         let sent = Sent::new(&headers);
-        let Ruling::Ask(asks) = judge(&policy, &sent) else { panic!("{before}") };
+        let Ruling::Ask(asks) = judge(&policy, &sent).ruling else { panic!("{before}") };
         let tenant = match *wanted {
             "" => NOBODY.to_owned(),
             address => format!("client_ip.{}", weir::tenant::escape(address.as_bytes())),
@@ -420,7 +420,7 @@ fn what_several_sources_and_rules_ask_for_is_read_once() {
         let mut all: Vec<(&str, &[u8])> = vec![(":method", method.as_bytes()), (":path", b"/")];
         all.extend(headers.iter().copied());
         let sent = Sent::new(&all);
-        judge(&policy, &sent);
+        judge(&policy, &sent).ruling;
         assert_eq!(sent.read(), *wanted, "{method} {headers:?}");
     }
 }

@@ -10,12 +10,13 @@ use std::rc::Rc;
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::answer::{Answer, Refusal};
 use weir::clock::{Ms, Now};
-use weir::flow::{Arrival, CallId, CallOwner, Decision, Flow, Step, Ticket, decide};
+use weir::flow::{Arrival, CallId, CallOwner, Decision, Flow, Step, Ticket, Verdict, decide};
 use weir::limiter::{Failure, HttpEnd};
 use weir::plan::Plan;
 use weir::policy::{Idempotency, Policy};
 use weir::pool::table::{Entry, Table};
 use weir::pool::{Nowhere, Store};
+use weir::record::Effect;
 
 use crate::made::{Sent, Shared, policy};
 
@@ -107,16 +108,13 @@ impl Worker {
 
     fn sends(&mut self, ms: u64, name: &'static str, cost: u64, headers: &[(&str, &str)]) -> Vec<String> {
         let mut asks = match decide(&self.plan.policy, &Sent::to("GET", "/", headers)) {
-            Decision::Ask(asks) => asks,
-            Decision::Answer(answer) => panic!("{answer:?}"),
+            Decision::Ask(asks, _) => asks,
+            Decision::Answer(verdict) => panic!("{verdict:?}"),
         };
         asks.iter_mut().for_each(|ask| ask.cost = cost);
-        let (arrival, mut steps) = self.flow.arrive(&self.plan.clone(), asks, name, at(ms));
+        let (arrival, mut steps) = self.flow.arrive(&self.plan.clone(), asks, vec![], name, at(ms));
         match arrival {
-            Arrival::Decided(answer) => {
-                let at = steps.iter().take_while(|step| matches!(step, Step::Degraded(..))).count();
-                steps.insert(at, Step::Finish(name, answer));
-            }
+            Arrival::Decided(verdict) => steps.insert(0, Step::Finish(name, verdict)),
             Arrival::Waits(ticket) => self.tickets.push((name, ticket)),
         }
         self.tell(steps)
@@ -167,13 +165,11 @@ impl Worker {
 
     fn tell(&mut self, steps: Vec<Step<&'static str>>) -> Vec<String> {
         let mut told = Vec::new();
-        let mut degraded = None;
         for step in steps {
             match step {
                 Step::Wake => told.push("wake".to_owned()),
                 Step::WakeOthers(workers) => told.push(format!("others {workers}")),
-                Step::Degraded(_, failure) => degraded = Some(failure.name()),
-                Step::Shadow(_, rule) => told.push(format!("shadow {rule}")),
+                Step::Count(..) => {}
                 Step::Call(call) => {
                     let parts: Vec<&str> = call.http.body.split('/').collect();
                     let numbers: Vec<i64> = parts[4..].iter().map(|part| part.parse().expect("a number")).collect();
@@ -201,7 +197,8 @@ impl Worker {
                     told.push(line.replace(['{', '}'], ""));
                     self.calls.push(Out { id: call.id, limit: [*requests, *period, *burst] });
                 }
-                Step::Finish(name, answer) => {
+                Step::Finish(name, Verdict { answer, record }) => {
+                    let degraded = record.marks.iter().find_map(|mark| mark.degraded).map(Failure::name);
                     let (status, headers) = match answer {
                         Answer::Pass(headers) => (200, headers),
                         Answer::Refuse(Refusal { status, headers, .. }) => (status, headers),
@@ -210,17 +207,19 @@ impl Worker {
                         |wanted| headers.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_str());
                     let left = header("x-ratelimit-remaining");
                     let mut line = format!("{name} {status}");
-                    for word in [left, degraded.take()].into_iter().flatten() {
+                    for word in [left, degraded].into_iter().flatten() {
                         line += &format!(" {word}");
                     }
                     if let Some(seconds) = header("retry-after").filter(|_| status == 429) {
                         line += &format!(" in {seconds}");
                     }
                     told.push(line);
+                    for mark in record.marks.iter().filter(|mark| mark.effect == Effect::Shadow) {
+                        told.push(format!("shadow {}", mark.scope.rule.expect("a rule")));
+                    }
                 }
             }
         }
-        assert_eq!(degraded, None);
         told
     }
 }

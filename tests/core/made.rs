@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use weir::bucket::{Acquire, Offer, Run};
 use weir::clock::Ms;
-use weir::policy::{Environment, Limit, Mode, OnError, Policy, Terms};
+use weir::policy::{ClassId, Environment, Limit, Mode, OnError, Policy, Terms};
 use weir::pool::{Lost, Over, Store};
 use weir::request::Request;
 use weir::rule::Ask;
@@ -46,6 +46,8 @@ pub fn only_for(limit: Limit, runs: &[Run]) -> Acquire {
 pub fn ask_of(key: &str, limit: Limit, cost: u64) -> Ask {
     Ask {
         rule: 0,
+        class: ClassId::default(),
+        tier: 0,
         key: key.to_owned(),
         limit,
         cost,

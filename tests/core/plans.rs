@@ -7,8 +7,8 @@ use std::rc::Rc;
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::answer::{Answer, Refusal};
 use weir::clock::{Ms, Now};
-use weir::flow::{Arrival, Call, CallOwner, Decision, Flow, Step, decide};
-use weir::limiter::HttpEnd;
+use weir::flow::{Arrival, Call, CallOwner, Decision, Flow, Step, Verdict, decide};
+use weir::limiter::{Failure, HttpEnd};
 use weir::plan::Plan;
 use weir::pool::table::Table;
 use weir::pool::{Nowhere, Store};
@@ -36,11 +36,11 @@ const OF_THREE: &str = r#", "proxies": 3"#;
 
 fn ask(plan: &Plan, tenant: &str, cost: u64) -> Ask {
     match decide(&plan.policy, &Sent::to("GET", "/", &[("x", tenant)])) {
-        Decision::Ask(asks) => {
+        Decision::Ask(asks, _) => {
             let [ask] = asks.try_into().expect("one rule");
             Ask { cost, ..ask }
         }
-        Decision::Answer(answer) => panic!("{answer:?}"),
+        Decision::Answer(verdict) => panic!("{verdict:?}"),
     }
 }
 
@@ -81,18 +81,21 @@ impl Worker {
         lost: u32,
     ) -> String {
         let now = Now { mono: Ms(START + ms), unix: Ms(START + ms) };
-        let (arrival, mut steps) = self.flow.arrive(plan, vec![ask(plan, tenant, cost)], (), now);
+        let (arrival, mut steps) = self.flow.arrive(plan, vec![ask(plan, tenant, cost)], vec![], (), now);
         let (mut answer, mut reason, mut asked) = (None, None, "");
         if let Arrival::Decided(decided) = arrival {
-            answer = Some(decided);
-            assert!(steps.iter().all(|step| matches!(step, Step::Degraded(..))), "no call and no wake: {steps:?}");
+            assert!(steps.is_empty(), "no call and no wake: {steps:?}");
+            steps.push(Step::Finish((), decided));
         }
         while !steps.is_empty() {
             for step in std::mem::take(&mut steps) {
                 match step {
                     Step::Wake => steps.extend(self.flow.woken(now)),
-                    Step::Degraded(_, failure) => reason = Some(failure.name()),
-                    Step::Finish((), finished) => assert_eq!(answer.replace(finished), None),
+                    Step::Count(..) => {}
+                    Step::Finish((), Verdict { answer: finished, record }) => {
+                        reason = record.marks.iter().find_map(|mark| mark.degraded).map(Failure::name);
+                        assert_eq!(answer.replace(finished), None);
+                    }
                     Step::Call(call) => {
                         asked = "asked ";
                         let body = redis(&call).map(|reply| reply_to(&call, reply));
@@ -103,7 +106,7 @@ impl Worker {
                         self.shared.lose(lost);
                         steps.extend(self.flow.ended(call.id, end, now));
                     }
-                    Step::WakeOthers(_) | Step::Shadow(..) => panic!("nobody else is concerned: {step:?}"),
+                    Step::WakeOthers(_) => panic!("nobody else is concerned: {step:?}"),
                 }
             }
         }
@@ -157,7 +160,7 @@ fn a_bucket_fills_from_when_its_call_was_sent() {
     let plan = plan_of(r#""60/m""#, EXACT, "", "", &shared);
     let mut worker = Worker::of(&shared);
     let at = |ms| Now { mono: Ms(START + ms), unix: Ms(START + ms) };
-    worker.flow.arrive(&plan, vec![ask(&plan, "a", 1)], (), at(0));
+    worker.flow.arrive(&plan, vec![ask(&plan, "a", 1)], vec![], (), at(0));
     let steps = worker.flow.woken(at(3));
     let [Step::Call(call)] = steps.as_slice() else { panic!("{steps:?}") };
     // Half a token was there at some time between 3 and 15: at 503 there may be a whole one, and not before.

@@ -20,7 +20,7 @@ fn policy(paths: &str) -> Policy {
 
 /// How much a minute passes, 0 where it is refused.
 fn rate(policy: &Policy, path: &[u8]) -> u64 {
-    match judge(policy, &Sent::new(&[(":method", b"POST"), (":path", path)])) {
+    match judge(policy, &Sent::new(&[(":method", b"POST"), (":path", path)])).ruling {
         Ruling::Ask(asks) => asks.iter().map(|ask| ask.limit.requests()).min().unwrap_or(u64::MAX),
         Ruling::Pass => u64::MAX,
         _ => 0,

@@ -10,6 +10,7 @@ use weir::flow::{Arrival, CallOwner, Decision, Flow, Step, decide};
 use weir::limiter::HttpEnd;
 use weir::plan::Plan;
 use weir::policy::{Policy, Problem, Tree};
+use weir::record::Effect;
 use weir_fuzz::{SECRET, Sent, Shared, environment};
 
 /// Texts up to this length may be told to a log, where they can only be a limit.
@@ -105,7 +106,7 @@ fn decisions(policy: Policy) {
                     ("x-api-key", b"key"),
                     ("x-user-id", b"\xff"),
                 ]);
-                let Decision::Ask(asks) = decide(&plan.policy, &request) else { continue };
+                let Decision::Ask(asks, marks) = decide(&plan.policy, &request) else { continue };
                 // A rule may have a list of up to four limits.
                 assert!((1..=4 * plan.policy.rules.len()).contains(&asks.len()), "{asks:?}");
                 assert!(asks.is_sorted_by_key(|ask| ask.rule), "{asks:?}");
@@ -116,16 +117,21 @@ fn decisions(policy: Policy) {
                     assert_eq!((ask.shadow, ask.on_error), (rule.shadow, rule.on_error));
                 }
                 asked += 1;
-                let (arrival, mut steps) = flow.arrive(&plan, asks, (), now);
+                let (arrival, mut steps) = flow.arrive(&plan, asks, marks, (), now);
                 decided += usize::from(matches!(arrival, Arrival::Decided(_)));
                 while let Some(step) = steps.pop() {
                     match step {
                         Step::Wake => steps.extend(flow.woken(now)),
                         Step::Call(call) => steps.extend(flow.ended(call.id, HttpEnd::NoAnswer, now)),
-                        Step::Finish(..) => finished += 1,
-                        Step::Shadow(_, rule) => assert!(plan.policy.rules[rule].shadow),
+                        Step::Finish((), verdict) => {
+                            finished += 1;
+                            for mark in &verdict.record.marks {
+                                let rule = &plan.policy.rules[mark.scope.rule.expect("a rule was asked")];
+                                assert!(mark.effect != Effect::Shadow || rule.shadow);
+                            }
+                        }
                         Step::WakeOthers(_) => panic!("there are no others"),
-                        Step::Degraded(..) => {}
+                        Step::Count(..) => {}
                     }
                 }
                 now.mono = now.mono + Ms(7);

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use weir::answer::Answer;
 use weir::clock::{Ms, Now};
-use weir::flow::{Arrival, CallId, CallOwner, Flow, Step, Ticket};
+use weir::flow::{Arrival, CallId, CallOwner, Flow, Step, Ticket, Verdict};
 use weir::limiter::HttpEnd;
 use weir::plan::Plan;
 use weir::rule::Ask;
@@ -406,9 +406,9 @@ impl<'c> Small<'c> {
         let ground = self.ground;
         let at = ground.case.costs.iter().position(|of| *of == cost).unwrap_or(0);
         let now = self.time();
-        let (arrival, steps) = self.flows[worker].arrive(&ground.plan, ground.asks[at].clone(), number, now);
+        let (arrival, steps) = self.flows[worker].arrive(&ground.plan, ground.asks[at].clone(), vec![], number, now);
         match arrival {
-            Arrival::Decided(answer) => {
+            Arrival::Decided(Verdict { answer, .. }) => {
                 self.note(|| format!("    {answer:?}"));
                 if matches!(answer, Answer::Pass(_)) {
                     self.spend(worker, cost);
@@ -433,7 +433,7 @@ impl<'c> Small<'c> {
             match step {
                 Step::Wake => wake = true,
                 Step::WakeOthers(others) => wake_others |= others,
-                Step::Degraded(..) | Step::Shadow(..) => {}
+                Step::Count(..) => {}
                 Step::Call(call) => {
                     let Some((sent, rule)) = Sent::read(&call.http.body).and_then(|sent| {
                         let (rule, _) = rule_and_tenant(&sent.key)?;
@@ -459,7 +459,7 @@ impl<'c> Small<'c> {
                         reply: None,
                     });
                 }
-                Step::Finish(request, answer) => {
+                Step::Finish(request, Verdict { answer, .. }) => {
                     let Some(waiting) = self.waiting[request as usize].take() else {
                         return self.violate(format!("request {request} is finished, but does not wait"));
                     };

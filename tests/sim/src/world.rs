@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use weir::answer::Answer;
 use weir::clock::{Clock, Ms, Now};
-use weir::flow::{Arrival as Outcome, Call, CallId, CallOwner, Decision, Flow, Step, Ticket, decide};
+use weir::flow::{Arrival as Outcome, Call, CallId, CallOwner, Decision, Flow, Step, Ticket, Verdict, decide};
 use weir::limiter::{Failure, HttpEnd};
 use weir::plan::Plan;
 use weir::policy::Policy;
@@ -244,8 +244,8 @@ pub fn rule_and_tenant(key: &str) -> Option<(u32, u32)> {
 /// What the core asks for a request of this tenant and this cost.
 pub fn asks(policy: &Policy, scenario: &Scenario, bucket: u32, cost: u64) -> Vec<Ask> {
     match decide(policy, &Asking([0, 1, 2].map(|rule| scenario.tenant(rule, bucket)), cost)) {
-        Decision::Ask(asks) => asks,
-        Decision::Answer(answer) => panic!("the simulator's policies limit everything: {answer:?}"),
+        Decision::Ask(asks, _) => asks,
+        Decision::Answer(verdict) => panic!("the simulator's policies limit everything: {verdict:?}"),
     }
 }
 
@@ -496,9 +496,9 @@ impl<'s> World<'s> {
         let plan = worker.plan.clone();
         let fresh = || asks(&plan.policy, self.scenario, bucket, cost);
         let asks = worker.asks.entry((bucket, cost)).or_insert_with(fresh).clone();
-        let (outcome, steps) = worker.flow.arrive(&plan, asks, request, now);
+        let (outcome, steps) = worker.flow.arrive(&plan, asks, vec![], request, now);
         match outcome {
-            Outcome::Decided(answer) => {
+            Outcome::Decided(Verdict { answer, .. }) => {
                 note!(self, "request {request} for {cost} of {bucket} at {proxy}: {}", told(&answer));
                 self.forget(request);
                 if self.answered(bucket, cost, &answer) {
@@ -562,7 +562,7 @@ impl<'s> World<'s> {
                 Step::Wake => self.wake(spot),
                 Step::WakeOthers(others) => self.wake_others(spot, others),
                 Step::Call(call) => self.send(spot, call),
-                Step::Finish(request, answer) => {
+                Step::Finish(request, Verdict { answer, .. }) => {
                     let Some((bucket, cost, call)) = self.finish(spot, request, &answer) else { continue };
                     if has_one_rule && call == Some(number) && granted >= cost {
                         granted -= cost;
@@ -577,7 +577,7 @@ impl<'s> World<'s> {
                         }
                     }
                 }
-                Step::Degraded(..) | Step::Shadow(..) => {}
+                Step::Count(..) => {}
             }
         }
     }
