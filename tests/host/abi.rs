@@ -248,15 +248,32 @@ extern "C" fn proxy_set_effective_context(context: u32) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn proxy_define_metric(_kind: u32, name: *const u8, size: usize, id: *mut u32) -> u32 {
+unsafe extern "C" fn proxy_define_metric(kind: u32, name: *const u8, size: usize, id: *mut u32) -> u32 {
     let name = unsafe { text(name, size) };
-    let result = fake(|host| host.define_metric(name));
+    let result = fake(|host| host.define_metric(kind, name));
     unsafe { set(Ok(result), id) }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn proxy_increment_metric(id: u32, by: i64) -> u32 {
     fake(|host| host.increment_metric(id, by))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn proxy_record_metric(id: u32, value: u64) -> u32 {
+    fake(|host| host.record_metric(id, value))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn proxy_remove_header_map_value(kind: u32, key: *const u8, size: usize) -> u32 {
+    let key = unsafe { text(key, size) };
+    fake(|host| host.remove_header(kind, key))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn proxy_set_property(path: *const u8, path_size: usize, value: *const u8, size: usize) -> u32 {
+    let (path, value) = unsafe { (text(path, path_size), text(value, size)) };
+    fake(|host| host.set_property(path, value))
 }
 
 /// What the SDK imports and the filter must not use, for the fake host does not have it.
@@ -284,10 +301,7 @@ absent! {
     proxy_grpc_close
     proxy_grpc_send
     proxy_grpc_stream
-    proxy_record_metric
-    proxy_remove_header_map_value
     proxy_resolve_shared_queue
     proxy_set_buffer_bytes
     proxy_set_header_map_pairs
-    proxy_set_property
 }

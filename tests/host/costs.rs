@@ -28,23 +28,35 @@ fn sent(proxy: &Proxy, root: u32, method: &str) -> u32 {
 
 const NOTHING: [&str; 0] = [];
 
+/// The host calls since this was last asked, but for those that come once in the life of a VM.
+fn costs(proxy: &Proxy) -> Vec<String> {
+    proxy.trace().into_iter().filter(|call| !call.starts_with("define_metric ")).collect()
+}
+
+const ALLOWED: &str = "increment_metric weir.rl.decisions.per-user.default.free.allowed";
+const LIMITED: &str = "increment_metric weir.rl.decisions.per-user.default.free.limited";
+const FAILED: &str = "increment_metric weir.rl.decisions.per-user.default.free.failed";
+const CALL_OK: &str = "increment_metric weir.rl.limiter_calls.main.ok";
+const LENT: &str = "record_metric weir.rl.lease_tokens.per-user";
+
 /// Read of a request that is refused, and of no other: a client of gRPC is told in its own words.
 const CONTENT_TYPE: &str = "get_header request content-type";
 
 #[test]
-fn a_request_that_is_exempt_by_its_method_costs_one_header() {
+fn a_request_that_is_exempt_by_its_method_costs_one_header_and_a_counter() {
     in_vm(|proxy| {
         let root = proxy.root(&by_path_and_method());
-        proxy.trace();
+        costs(proxy);
         let stream = sent(proxy, root, "OPTIONS");
-        assert_eq!(proxy.trace(), ["get_header request :method"]);
+        let counter = "increment_metric weir.rl.decisions.~none.preflight.~none.exempt";
+        assert_eq!(costs(proxy), ["get_header request :method", counter]);
         proxy.serve(stream);
-        assert_eq!(proxy.trace(), NOTHING);
+        assert_eq!(costs(proxy), NOTHING);
     });
 }
 
 #[test]
-fn an_unlimited_request_that_nothing_is_read_of_costs_nothing() {
+fn an_unlimited_request_that_nothing_is_read_of_costs_a_counter() {
     in_vm(|proxy| {
         let root = proxy.root(&policy(&[
             ("/classes", json!([])),
@@ -52,10 +64,10 @@ fn an_unlimited_request_that_nothing_is_read_of_costs_nothing() {
             ("/rules/0/tier", json!({"default": "free"})),
             ("/rules/0/limits", json!({"free": "unlimited"})),
         ]));
-        proxy.trace();
+        costs(proxy);
         let stream = sent(proxy, root, "GET");
         proxy.serve(stream);
-        assert_eq!(proxy.trace(), NOTHING);
+        assert_eq!(costs(proxy), ["increment_metric weir.rl.decisions.per-user.default.free.unlimited"]);
     });
 }
 
@@ -67,9 +79,10 @@ fn a_refused_request_costs_its_headers_and_the_answer() {
             ("/rules/0/missing", json!("deny")),
             ("/rules/0/limits", json!({"free": "60/m", "gold": "unlimited"})),
         ]));
-        proxy.trace();
+        costs(proxy);
         proxy.request(root, &[(":method", "GET"), (":path", "/")]);
-        assert_eq!(proxy.trace(), ["get_header request x-user-id", CONTENT_TYPE, "send_local_response 403"]);
+        let counter = "increment_metric weir.rl.decisions.per-user.default.~none.forbidden";
+        assert_eq!(costs(proxy), ["get_header request x-user-id", counter, CONTENT_TYPE, "send_local_response 403"]);
     });
 }
 
@@ -77,7 +90,7 @@ fn a_refused_request_costs_its_headers_and_the_answer() {
 fn a_limited_request_that_is_alone() {
     in_vm(|proxy| {
         let root = proxy.root(&by_path_and_method());
-        proxy.trace();
+        costs(proxy);
         let stream = sent(proxy, root, "POST");
         let arrival = [
             "get_header request :method", // each value is read once, though four classes look at them
@@ -87,33 +100,34 @@ fn a_limited_request_that_is_alone() {
             "get_shared_data table", // nothing is known of the bucket
             "enqueue",
         ];
-        assert_eq!(proxy.trace(), arrival);
+        assert_eq!(costs(proxy), arrival);
         proxy.run();
         let wake_up = [
             "dequeue",
             "dequeue", // empty
             "get_current_time",
             "http_call webdis",
-            "increment_metric rl.limiter.main.calls",
         ];
-        assert_eq!(proxy.trace(), wake_up);
+        assert_eq!(costs(proxy), wake_up);
         proxy.answer(r#"{"EVALSHA":[68400000,180000,0,0,0,0,0,1]}"#);
         let reply = [
             "set_effective_context 1", // the SDK's own: the root
             "get_header call :status",
             "get_buffer call body",
             "get_current_time",
+            CALL_OK,
+            "increment_metric weir.rl.decisions.per-user.export.free.allowed",
             "set_effective_context 2", // the stream
             "continue_stream",
         ];
-        assert_eq!(proxy.trace(), reply);
+        assert_eq!(costs(proxy), reply);
         proxy.serve(stream);
         let response = [
             "replace_header x-ratelimit-limit",
             "replace_header x-ratelimit-remaining",
             "replace_header x-ratelimit-reset",
         ];
-        assert_eq!(proxy.trace(), response);
+        assert_eq!(costs(proxy), response);
     });
 }
 
@@ -122,10 +136,10 @@ fn one_more_in_a_group_costs_its_headers_the_time_and_its_end() {
     in_vm(|proxy| {
         let root = proxy.root(&policy(&[]));
         proxy.get(root, "u1");
-        proxy.trace();
+        costs(proxy);
         let second = proxy.get(root, "u1");
         assert_eq!(
-            proxy.trace(),
+            costs(proxy),
             [
                 "get_header request :path",
                 "get_header request :method",
@@ -136,10 +150,10 @@ fn one_more_in_a_group_costs_its_headers_the_time_and_its_end() {
         );
         proxy.run();
         let alone = ["dequeue", "dequeue", "get_current_time", "http_call webdis"];
-        assert_eq!(proxy.trace()[..4], alone);
+        assert_eq!(costs(proxy)[..4], alone);
         proxy.answer(grants(0, &[1]));
         assert_eq!(
-            proxy.trace(),
+            costs(proxy),
             [
                 "set_effective_context 1",
                 "get_header call :status",
@@ -147,8 +161,11 @@ fn one_more_in_a_group_costs_its_headers_the_time_and_its_end() {
                 "get_current_time",
                 "get_shared_data table", // the bucket is dry
                 "set_shared_data table",
+                CALL_OK,
+                ALLOWED,
                 "set_effective_context 2",
                 "continue_stream",
+                LIMITED,
                 "set_effective_context 3",
                 CONTENT_TYPE,
                 "send_local_response 429",
@@ -162,9 +179,9 @@ fn one_more_in_a_group_costs_its_headers_the_time_and_its_end() {
 fn a_tick_with_nobody_waiting_costs_the_time_and_a_look_at_the_breaker() {
     in_vm(|proxy| {
         let root = proxy.root(&policy(&[]));
-        proxy.trace();
+        costs(proxy);
         proxy.tick(root);
-        assert_eq!(proxy.trace(), ["get_shared_data breaker", "get_current_time"]);
+        assert_eq!(costs(proxy), ["get_shared_data breaker", "get_current_time"]);
     });
 }
 
@@ -172,22 +189,24 @@ fn a_tick_with_nobody_waiting_costs_the_time_and_a_look_at_the_breaker() {
 fn a_failure_costs_the_breaker_and_a_counter_more_and_now_and_then_a_line_of_log() {
     in_vm(|proxy| {
         let root = proxy.root(&policy(&[]));
-        for log in [&["log 3"][..], &[]] {
+        for (gauge, log) in [(&["record_metric weir.rl.degraded"][..], &["log 3"][..]), (&[], &[])] {
             let stream = proxy.get(root, "u1");
             proxy.run();
-            proxy.trace();
+            costs(proxy);
             proxy.reset(&proxy.call());
             let mut calls = vec![
                 "set_effective_context 1",
                 "get_current_time",
                 "get_shared_data breaker",
                 "set_shared_data breaker",
-                "increment_metric rl.degraded.reset",
+                "increment_metric weir.rl.limiter_calls.main.reset",
+                FAILED,
+                "increment_metric weir.rl.degraded_decisions.per-user.reset",
             ];
-            calls.extend(log);
+            calls.extend(gauge.iter().chain(log));
             let name_stream = format!("set_effective_context {stream}");
             calls.extend([name_stream.as_str(), CONTENT_TYPE, "send_local_response 503"]);
-            assert_eq!(proxy.trace(), calls);
+            assert_eq!(costs(proxy), calls);
         }
     });
 }
@@ -198,9 +217,9 @@ const ARRIVAL: [&str; 4] =
 
 #[track_caller]
 fn assert_arrives(proxy: &Proxy, root: u32, then: &[&str]) -> u32 {
-    proxy.trace();
+    costs(proxy);
     let stream = proxy.get(root, "u1");
-    assert_eq!(proxy.trace(), [&ARRIVAL[..], then].concat());
+    assert_eq!(costs(proxy), [&ARRIVAL[..], then].concat());
     stream
 }
 
@@ -211,7 +230,7 @@ fn a_request_of_a_bucket_that_is_known_to_be_dry_costs_one_read() {
         proxy.get(root, "u1");
         proxy.run();
         proxy.answer(grants(0, &[0]));
-        assert_arrives(proxy, root, &["get_shared_data table", CONTENT_TYPE, "send_local_response 429"]);
+        assert_arrives(proxy, root, &["get_shared_data table", LIMITED, CONTENT_TYPE, "send_local_response 429"]);
     });
 }
 
@@ -219,10 +238,10 @@ fn a_request_of_a_bucket_that_is_known_to_be_dry_costs_one_read() {
 fn a_request_of_a_local_bucket_costs_one_read_and_one_write_and_no_write_where_it_is_refused() {
     in_vm(|proxy| {
         let root = proxy.root(&local(&[]));
-        let stream = assert_arrives(proxy, root, &["get_shared_data table", "set_shared_data table"]);
+        let stream = assert_arrives(proxy, root, &["get_shared_data table", "set_shared_data table", ALLOWED]);
         assert_eq!(proxy.phase(stream), Phase::Passed);
         proxy.gets(root, "u1", 29);
-        assert_arrives(proxy, root, &["get_shared_data table", CONTENT_TYPE, "send_local_response 429"]);
+        assert_arrives(proxy, root, &["get_shared_data table", LIMITED, CONTENT_TYPE, "send_local_response 429"]);
     });
 }
 
@@ -237,16 +256,16 @@ fn a_request_while_the_limiter_is_left_alone_costs_one_read_and_a_counter() {
                 proxy.run();
                 proxy.reset(&proxy.call());
             }
-            let counter = "increment_metric rl.degraded.breaker";
+            let counter = "increment_metric weir.rl.degraded_decisions.per-user.breaker";
             match on_error {
                 "deny" => assert_arrives(
                     proxy,
                     root,
-                    &["get_shared_data table", counter, CONTENT_TYPE, "send_local_response 503"],
+                    &["get_shared_data table", FAILED, counter, CONTENT_TYPE, "send_local_response 503"],
                 ),
-                "allow" => assert_arrives(proxy, root, &["get_shared_data table", counter]),
+                "allow" => assert_arrives(proxy, root, &["get_shared_data table", ALLOWED, counter]),
                 _ => {
-                    let own = ["get_shared_data table", "get_shared_data table", "set_shared_data table", counter];
+                    let own = ["get_shared_data table", "get_shared_data table", "set_shared_data table", ALLOWED, counter];
                     assert_arrives(proxy, root, &own)
                 }
             };
@@ -255,9 +274,9 @@ fn a_request_while_the_limiter_is_left_alone_costs_one_read_and_a_counter() {
             let probe = ["get_shared_data table", "get_shared_data breaker", "set_shared_data breaker", "enqueue"];
             assert_arrives(proxy, root, &probe);
             proxy.run();
-            proxy.trace();
+            costs(proxy);
             proxy.answer(grants(59, &[1]));
-            assert_eq!(proxy.trace()[4..6], ["get_shared_data breaker", "set_shared_data breaker"]);
+            assert_eq!(costs(proxy)[4..6], ["get_shared_data breaker", "set_shared_data breaker"]);
             assert_arrives(proxy, root, &["get_shared_data table", "enqueue"]);
         });
     }
@@ -287,7 +306,7 @@ fn dear(trace: &[String]) -> usize {
 }
 
 const WAKE_UP: [&str; 3] = ["dequeue", "dequeue", "get_current_time"];
-const CALL: [&str; 2] = ["http_call webdis", "increment_metric rl.limiter.main.calls"];
+const CALL: &str = "http_call webdis";
 const REPLY: [&str; 4] =
     ["set_effective_context 1", "get_header call :status", "get_buffer call body", "get_current_time"];
 const LOOK: [&str; 1] = ["get_shared_data table"];
@@ -301,7 +320,7 @@ fn borrow(proxy: &Proxy, root: u32) {
     assert_eq!(proxy.phase(stream), Phase::Passed);
     proxy.advance(10_000);
     assert_eq!(proxy.call_count(), 0, "a small lease is not given back");
-    proxy.trace();
+    costs(proxy);
 }
 
 #[test]
@@ -310,8 +329,8 @@ fn a_request_that_finds_a_lent_token_costs_its_headers_the_time_one_read_and_one
         let root = proxy.root(&lease(&[]));
         borrow(proxy, root);
         let stream = proxy.get(root, "u1");
-        let trace = proxy.trace();
-        assert_eq!(trace, [&ARRIVAL[..], &CHANGE].concat());
+        let trace = costs(proxy);
+        assert_eq!(trace, [&ARRIVAL[..], &CHANGE, &[ALLOWED]].concat());
         assert_eq!(dear(&trace), 4, "path, method, tenant, table");
         proxy.serve(stream);
         let response = [
@@ -319,9 +338,9 @@ fn a_request_that_finds_a_lent_token_costs_its_headers_the_time_one_read_and_one
             "replace_header x-ratelimit-remaining",
             "replace_header x-ratelimit-reset",
         ];
-        assert_eq!(proxy.trace(), response);
+        assert_eq!(costs(proxy), response);
         proxy.run();
-        assert_eq!(proxy.trace(), NOTHING, "nothing is left to do");
+        assert_eq!(costs(proxy), NOTHING, "nothing is left to do");
     });
 }
 
@@ -339,8 +358,8 @@ fn a_request_that_finds_a_lent_token_costs_no_header_that_the_policy_does_not_ne
             let root = proxy.root(&lease(&changes));
             borrow(proxy, root);
             let stream = proxy.get(root, "u1");
-            let trace = proxy.trace();
-            assert_eq!(trace, [headers, &["get_current_time"], &CHANGE].concat());
+            let trace = costs(proxy);
+            assert_eq!(trace, [headers, &["get_current_time"], &CHANGE, &[ALLOWED]].concat());
             assert_eq!(dear(&trace), headers.len() + 1);
             assert_eq!(proxy.phase(stream), Phase::Passed);
         });
@@ -354,11 +373,11 @@ fn a_request_of_a_cold_key_costs_a_call_and_the_table_three_times() {
         let stream = assert_arrives(proxy, root, &[&LOOK[..], &["enqueue"]].concat());
         proxy.run();
         // It is this worker's call.
-        assert_eq!(proxy.trace(), [&WAKE_UP[..], &CHANGE, &CALL].concat());
+        assert_eq!(costs(proxy), [&WAKE_UP[..], &CHANGE, &[CALL]].concat());
         assert_eq!(proxy.asked(), asks_of_u1("3 0 0 0 0 0 1 1"));
         proxy.answer(lends(996, long(0, 3), &[1]));
-        let resumed = ["set_effective_context 2", "continue_stream"];
-        assert_eq!(proxy.trace(), [&REPLY[..], &CHANGE, &resumed].concat());
+        let resumed = [CALL_OK, LENT, ALLOWED, "set_effective_context 2", "continue_stream"];
+        assert_eq!(costs(proxy), [&REPLY[..], &CHANGE, &resumed].concat());
         assert_eq!(proxy.phase(stream), Phase::Passed);
     });
 }
@@ -371,15 +390,15 @@ fn a_request_that_asks_ahead_costs_a_wake_up_more_and_does_not_wait_for_the_call
         proxy.run();
         proxy.answer(lends(977, long(0, 3), &[20]));
         // At the rate at which the others came, two tokens do not last for long.
-        let stream = assert_arrives(proxy, root, &[&CHANGE[..], &["enqueue"]].concat());
+        let stream = assert_arrives(proxy, root, &[&CHANGE[..], &[ALLOWED, "enqueue"]].concat());
         assert_eq!(proxy.phase(stream), Phase::Passed);
         proxy.run();
-        assert_eq!(proxy.trace(), [&WAKE_UP[..], &CHANGE, &CALL].concat());
+        assert_eq!(costs(proxy), [&WAKE_UP[..], &CHANGE, &[CALL]].concat());
         assert_eq!(proxy.asked(), asks_of_u1("12 1700000300000 3 2 0 0"));
         // While the call is out, it is not asked again.
-        assert_arrives(proxy, root, &CHANGE);
+        assert_arrives(proxy, root, &[&CHANGE[..], &[ALLOWED]].concat());
         proxy.answer(lends(967, long(2, 10), &[]));
-        assert_eq!(proxy.trace(), [&REPLY[..], &CHANGE].concat(), "nobody waits for it");
+        assert_eq!(costs(proxy), [&REPLY[..], &CHANGE, &[CALL_OK, LENT]].concat(), "nobody waits for it");
     });
 }
 
@@ -395,25 +414,25 @@ fn a_request_that_waits_for_the_call_of_another_worker_costs_no_call_and_is_woke
         let stream = assert_arrives(proxy, root, &[&LOOK[..], &["enqueue"]].concat());
         proxy.run();
         // It says that it waits.
-        assert_eq!(proxy.trace(), [&WAKE_UP[..], &CHANGE].concat());
+        assert_eq!(costs(proxy), [&WAKE_UP[..], &CHANGE].concat());
         // So slow a demand does not ask ahead. What a tick costs meanwhile stands in `leases`.
         proxy.advance(15);
-        proxy.trace();
+        costs(proxy);
         stream
     });
     one.act(|proxy, _| {
         proxy.advance(15);
-        proxy.trace();
+        costs(proxy);
         proxy.answer(lends(996, long(0, 3), &[1]));
-        let wakes = ["get_shared_data weir.workers", "enqueue of another worker"];
-        let resumed = ["set_effective_context 2", "continue_stream"];
-        assert_eq!(proxy.trace(), [&REPLY[..], &CHANGE, &wakes, &resumed].concat());
+        let wakes = [CALL_OK, LENT, "get_shared_data weir.workers", "enqueue of another worker"];
+        let resumed = [ALLOWED, "set_effective_context 2", "continue_stream"];
+        assert_eq!(costs(proxy), [&REPLY[..], &CHANGE, &wakes, &resumed].concat());
     });
     other.act(move |proxy, _| {
         proxy.run();
-        let resumed = [format!("set_effective_context {stream}"), "continue_stream".to_owned()];
+        let resumed = [ALLOWED.to_owned(), format!("set_effective_context {stream}"), "continue_stream".to_owned()];
         let served = [&WAKE_UP[..], &CHANGE].concat();
-        assert_eq!(proxy.trace(), [served.iter().map(|call| (*call).to_owned()).collect(), resumed.to_vec()].concat());
+        assert_eq!(costs(proxy), [served.iter().map(|call| (*call).to_owned()).collect(), resumed.to_vec()].concat());
         assert_eq!((proxy.phase(stream), proxy.counts().len()), (Phase::Passed, 0));
     });
 }
@@ -424,15 +443,15 @@ fn a_request_of_a_dry_key_costs_one_read_while_the_limiter_is_not_to_be_asked() 
         let root = proxy.root(&lease(&[]));
         proxy.get(root, "u1");
         proxy.run();
-        proxy.trace();
+        costs(proxy);
         proxy.answer(lends(0, NO_LEASE, &[0]));
-        let refused = ["set_effective_context 2", CONTENT_TYPE, "send_local_response 429"];
-        assert_eq!(proxy.trace(), [&REPLY[..], &CHANGE, &refused].concat());
+        let refused = [CALL_OK, LIMITED, "set_effective_context 2", CONTENT_TYPE, "send_local_response 429"];
+        assert_eq!(costs(proxy), [&REPLY[..], &CHANGE, &refused].concat());
         for ms in [0, 100, 149] {
             proxy.advance(ms);
-            assert_arrives(proxy, root, &[&LOOK[..], &[CONTENT_TYPE, "send_local_response 429"]].concat());
+            assert_arrives(proxy, root, &[&LOOK[..], &[LIMITED, CONTENT_TYPE, "send_local_response 429"]].concat());
         }
-        assert_eq!(proxy.counts()["rl.limiter.main.calls"], 1);
+        assert_eq!(proxy.counts()["calls"], 1);
     });
 }
 
@@ -449,9 +468,9 @@ fn services_own_headers_are_looked_for_only_where_they_are_kept() {
             let stream = proxy.get(root, "u1");
             proxy.run();
             proxy.answer(grants(59, &[1]));
-            proxy.trace();
+            costs(proxy);
             proxy.serve(stream);
-            let trace = proxy.trace();
+            let trace = costs(proxy);
             let looked: Vec<String> = looked_for.iter().map(|name| format!("get_header response {name}")).collect();
             assert!(trace.starts_with(&looked), "{word}: {trace:?}");
             let written = if word == "keep" { 2 } else { 5 };

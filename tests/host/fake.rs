@@ -25,6 +25,10 @@ const REQUEST_HEADERS: u32 = 0;
 const RESPONSE_HEADERS: u32 = 2;
 const CALL_HEADERS: u32 = 6;
 const CALL_BODY: u32 = 4;
+
+const COUNTER: u32 = 0;
+const GAUGE: u32 = 1;
+const HISTOGRAM: u32 = 2;
 const CONFIGURATION: u32 = 7;
 
 thread_local! {
@@ -66,8 +70,8 @@ pub struct Fake {
     /// Of the call whose callback runs.
     pub reply: Option<(Headers, Vec<u8>)>,
     pub configuration: Vec<u8>,
-    /// Names by id; defining a name again gives another id for the same counter.
-    pub metrics: Vec<String>,
+    /// Kinds and names by id; defining a name again gives another id for the same metric.
+    pub metrics: Vec<(u32, String)>,
     pub counts: BTreeMap<String, i64>,
     pub after_callback: VecDeque<AfterCallback>,
     /// Of the VM's vm_id, maybe with other VMs.
@@ -91,6 +95,8 @@ pub struct Stream {
     pub request: Headers,
     pub response: Headers,
     pub body: String,
+    /// What the filter has set, by its name.
+    pub filter_state: BTreeMap<String, String>,
     /// The filter has answered it or let it go on after a pause.
     pub finished: bool,
     pub since_ms: u64,
@@ -345,19 +351,63 @@ impl Fake {
         OK
     }
 
-    pub fn define_metric(&mut self, name: &str) -> u32 {
+    pub fn define_metric(&mut self, kind: u32, name: &str) -> u32 {
         self.trace(format!("define_metric {name}"));
-        self.metrics.push(name.to_owned());
+        if self.metrics.iter().any(|(of, other)| other == name && *of != kind) {
+            self.violation(format!("{name} is defined as two kinds of metric"));
+        }
+        self.metrics.push((kind, name.to_owned()));
         self.metrics.len() as u32 - 1
     }
 
     pub fn increment_metric(&mut self, id: u32, by: i64) -> u32 {
-        let Some(name) = self.metrics.get(id as usize).cloned() else {
+        let Some((kind, name)) = self.metrics.get(id as usize).cloned() else {
             return NOT_FOUND;
         };
         self.trace(format!("increment_metric {name}"));
+        if kind != COUNTER {
+            self.violation(format!("{name} is incremented and no counter"));
+        }
         *self.counts.entry(name).or_default() += by;
         OK
+    }
+
+    pub fn record_metric(&mut self, id: u32, value: u64) -> u32 {
+        let Some((kind, name)) = self.metrics.get(id as usize).cloned() else {
+            return NOT_FOUND;
+        };
+        self.trace(format!("record_metric {name}"));
+        let value = i64::try_from(value).expect("a value");
+        match kind {
+            GAUGE => *self.counts.entry(name).or_default() = value,
+            HISTOGRAM => *self.counts.entry(name).or_default() += value,
+            _ => self.violation(format!("{name} is recorded and a counter")),
+        }
+        OK
+    }
+
+    pub fn remove_header(&mut self, map: u32, name: &str) -> u32 {
+        self.trace(format!("remove_header {name}"));
+        match self.streams.get_mut(&self.effective) {
+            Some(stream) if map == REQUEST_HEADERS && stream.phase == Phase::Arriving => {
+                stream.request.retain(|(other, _)| other != name);
+                OK
+            }
+            _ => BAD_ARGUMENT,
+        }
+    }
+
+    /// Sets what later filters and access logs read.
+    pub fn set_property(&mut self, path: &str, value: &str) -> u32 {
+        let name = path.trim_end_matches('\0').replace('\0', ".");
+        self.trace(format!("set_property {name}"));
+        match self.streams.get_mut(&self.effective) {
+            Some(stream) if stream.lives() => {
+                stream.filter_state.insert(name, value.to_owned());
+                OK
+            }
+            _ => BAD_ARGUMENT,
+        }
     }
 
     /// A context has gone, and its calls with it.

@@ -27,20 +27,15 @@ const OTHER_KEY: &str = "rl:{user.u1}:other:default:60000:t2";
 fn a_policy_defines_its_counters_and_its_ticks() {
     in_vm(|proxy| {
         let root = proxy.root(&policy(&[]));
-        let reasons = [
-            "timeout",
-            "reset",
-            "status",
-            "unreadable",
-            "oversized",
-            "redis",
-            "unknown_cluster",
-            "unreachable",
-            "breaker",
-            "new_keys",
-        ];
-        let mut calls = vec!["get_buffer configuration".to_owned(), "define_metric rl.limiter.main.calls".to_owned()];
-        calls.extend(reasons.map(|reason| format!("define_metric rl.degraded.{reason}")));
+        let mut calls: Vec<String> = [
+            "get_buffer configuration",
+            "define_metric weir.rl.breaker_open.main",
+            "define_metric weir.rl.degraded",
+            "define_metric weir.rl.policy",
+            "record_metric weir.rl.policy",
+        ]
+        .map(str::to_owned)
+        .into();
         calls.extend(
             [
                 "register_queue",
@@ -113,7 +108,7 @@ fn a_root_is_configured_again_while_requests_wait() {
         }
         assert_eq!(proxy.sees(before), UNAVAILABLE);
         assert_eq!(proxy.sees(after), UNTOUCHED);
-        assert_eq!(proxy.counts()["rl.degraded.reset"], 2, "counters of one name are one");
+        assert_eq!(proxy.counts()["reset"], 2, "counters of one name are one");
     });
 }
 
@@ -187,7 +182,7 @@ fn a_root_that_goes_takes_its_calls_along_and_the_other_root_answers_for_them() 
         assert_eq!(proxy.phases(&[waiting, behind]), [Phase::Paused; 2]);
         proxy.advance(10);
         assert_eq!(proxy.sees(waiting), UNAVAILABLE);
-        assert_eq!(proxy.counts()["rl.degraded.reset"], 1);
+        assert_eq!(proxy.counts()["reset"], 1);
         assert_eq!(keys(proxy), [(stays, KEY.to_owned())], "the next in line is asked for in the same tick");
         proxy.answer(grants(59, &[1]));
         assert_eq!(proxy.phase(behind), Phase::Passed);

@@ -145,6 +145,7 @@ impl Proxy {
                 request,
                 response: Vec::new(),
                 body: String::new(),
+                filter_state: BTreeMap::new(),
                 finished: false,
                 since_ms: host.now_ms,
                 until_ms: None,
@@ -327,9 +328,24 @@ impl Proxy {
         });
     }
 
-    /// Counters that are not zero.
+    /// The metrics that were counted up or recorded, by their names without `weir.rl.`: a counter's sum, a gauge's last
+    /// value, the values of a histogram added up.
+    pub fn metrics(&self) -> BTreeMap<String, i64> {
+        let inside = |(name, value): (&String, &i64)| (name.replacen("weir.rl.", "", 1), *value);
+        fake(|host| host.counts.iter().map(inside).collect())
+    }
+
+    /// How many calls were begun, and how many requests `on_error` has decided, by its reason, as the metrics tell.
     pub fn counts(&self) -> BTreeMap<String, i64> {
-        fake(|host| host.counts.clone())
+        let mut counts = BTreeMap::new();
+        for (name, count) in self.metrics() {
+            if let Some(reason) = name.strip_prefix("degraded_decisions.").and_then(|name| name.split('.').nth(1)) {
+                *counts.entry(reason.to_owned()).or_default() += count;
+            }
+        }
+        let calls = fake(|host| i64::from(host.tokens));
+        counts.extend((calls > 0).then(|| ("calls".to_owned(), calls)));
+        counts
     }
 
     /// The host calls since this was last asked.

@@ -186,7 +186,7 @@ fn a_late_reply_changes_nothing_for_the_one_who_waited_and_serves_those_who_came
         assert_eq!(proxy.asked(), u1("1 1"));
         proxy.answer(grants(58, &[1]));
         assert_eq!(proxy.phase(late), Phase::Passed);
-        assert_eq!(proxy.counts()["rl.degraded.timeout"], 1);
+        assert_eq!(proxy.counts()["timeout"], 1);
     });
 }
 
@@ -221,7 +221,7 @@ fn a_call_that_the_host_ends_after_the_filter_has_is_ended_once() {
         proxy.advance(1000);
         assert_eq!(proxy.calls().len(), 0);
         assert_eq!(proxy.phases(&streams), [Phase::Answered; 2]);
-        assert_eq!(proxy.counts()["rl.degraded.timeout"], 2);
+        assert_eq!(proxy.counts()["timeout"], 2);
         assert_eq!(proxy.counts().len(), 2, "{:?}", proxy.counts());
     });
 }
