@@ -11,7 +11,7 @@ use weir::clock::Ms;
 use weir::path::{Paths, Pattern};
 use weir::policy::{
     AddressFrom, Allowance, BreakerLimits, ClassId, Condition, Credential, Entry, Environment, Idempotency, Limit,
-    Missing, Mode, OnError, Origin, Policy, Problem, Reset, Rule, Source, Terms, Tree, UpstreamHeaders,
+    Missing, Mode, Observe, OnError, Origin, Policy, Problem, Reset, Rule, Source, Terms, Tree, UpstreamHeaders,
 };
 use weir::tenant::{HashKey, Storage, Tenant};
 
@@ -196,6 +196,18 @@ fn own(rule: &Rule) -> Vec<Vec<Option<(u64, u64, u64)>>> {
 
 fn limit(requests: u64, seconds: u64, burst: u64) -> Allowance {
     Allowance::Limited(Limit::new(requests, Ms(seconds * 1000), burst).expect("a limit"))
+}
+
+#[test]
+fn what_is_observed_arrives_in_the_plan() {
+    let told = Observe {
+        secret: Some(Credential("secret".to_owned())),
+        debug_header: "x-why".to_owned(),
+        top_path: Some("/.weir/top".to_owned()),
+        filter_state: true,
+    };
+    assert_eq!(good("observe").observe, Some(told));
+    assert_eq!(good("smallest").observe, None);
 }
 
 #[test]
@@ -543,6 +555,7 @@ fn every_good_policy_is_looked_at() {
         "local",
         "modes",
         "numbers_of_doubles",
+        "observe",
         "several",
         "sixteen",
         "smallest",

@@ -406,14 +406,7 @@ impl<S> Flow<S> {
     }
 
     /// What follows where a request passes: shadow rules count it, and it is known should it be sent again.
-    fn admitted(
-        &mut self,
-        plan: &Rc<Plan>,
-        wants: &[Want],
-        marks: &mut Vec<Mark>,
-        now: Now,
-        steps: &mut Vec<Step<S>>,
-    ) {
+    fn admitted(&mut self, plan: &Rc<Plan>, wants: &[Want], marks: &mut Vec<Mark>, now: Now, steps: &mut Vec<Step<S>>) {
         for want in wants {
             let mut is_charged = true;
             if want.ask.shadow {

@@ -6,7 +6,8 @@ use super::problem::{Found, Path, Problem};
 use super::read::{Fields, Reader, Words};
 use super::tree::Tree;
 use super::{
-    BreakerLimits, Credential, Environment, Limit, Limiter, Policy, Reset, Response, UpstreamHeaders, classes, observe, rules,
+    BreakerLimits, Credential, Environment, Limit, Limiter, Policy, Reset, Response, UpstreamHeaders, classes, observe,
+    rules,
 };
 use crate::clock::Ms;
 use crate::path::Paths;
@@ -131,7 +132,12 @@ fn version(reader: &mut Reader, fields: &Fields) {
 }
 
 /// The value of the environment variable that a field names.
-pub(super) fn variable(reader: &mut Reader, fields: &Fields, word: &'static str, environment: Environment) -> Option<String> {
+pub(super) fn variable(
+    reader: &mut Reader,
+    fields: &Fields,
+    word: &'static str,
+    environment: Environment,
+) -> Option<String> {
     const WANTED: &str = "write the name of a variable (A-Z, 0-9 and _); a secret itself has no place in a policy";
     let (tree, path) = fields.get(word)?;
     let name = reader.text(&path, tree, WANTED)?;

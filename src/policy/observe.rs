@@ -6,8 +6,7 @@ use super::read::{Fields, Reader, Words};
 use super::tree::Tree;
 use super::{Credential, Environment};
 
-const OBSERVE: Words =
-    Words { built: &["secret_env", "debug_header", "top_path", "filter_state"], later: &[] };
+const OBSERVE: Words = Words { built: &["secret_env", "debug_header", "top_path", "filter_state"], later: &[] };
 
 /// What is shown of decisions, and to whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +54,7 @@ fn top_path(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<String> {
         && text.starts_with('/')
         && text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#'));
     if !is_path {
-        reader.note(path, Found::Text(text.to_owned()), "is no path", WANTED);
+        reader.note(path, Found::Text(text.to_owned()), "is no path that can be the filter's own", WANTED);
         return None;
     }
     Some(text.to_owned())

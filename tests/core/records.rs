@@ -80,7 +80,9 @@ impl Proxy {
 const OBSERVE: &str = r#", "observe": {"secret_env": "WEIR_HASH_SECRET", "top_path": "/top"}"#;
 
 fn by_user(name: &str, fields: &str) -> String {
-    format!(r#"{{"name": "{name}", "key": [{{"header": {{"name": "x-user", "as": "user", "trusted": true}}}}], {fields}}}"#)
+    format!(
+        r#"{{"name": "{name}", "key": [{{"header": {{"name": "x-user", "as": "user", "trusted": true}}}}], {fields}}}"#
+    )
 }
 
 fn of(rules: &[String], top: &str) -> Policy {
@@ -148,7 +150,11 @@ fn a_line_tells_why_on_error_has_decided() {
     let table = [
         ("allow", "", ["allowed degraded=reset"; 2]),
         ("deny", "", ["failed degraded=reset"; 2]),
-        ("local", "", ["allowed source=local degraded=reset remaining=0", "limited source=local degraded=reset remaining=0"]),
+        (
+            "local",
+            "",
+            ["allowed source=local degraded=reset remaining=0", "limited source=local degraded=reset remaining=0"],
+        ),
         ("allow", r#", "shadow_mode": true"#, ["allowed source=async", "shadow"]),
     ];
     for (on_error, more, told) in table {
@@ -224,10 +230,7 @@ fn what_happens_between_proxy_and_limiter_is_told() {
     let lease = r#""limits": "1000/s", "mode": "lease", "on_error": "allow""#;
     let table: [(Option<&str>, &[Event]); 4] = [
         // Carried on 0 and new 3.
-        (
-            Some(r#"{"EVALSHA":[996000,4,7,60000,0,3,0,1]}"#),
-            &[Event::CallEnded(CallEnd::Ok), Event::Lent(0, 3)],
-        ),
+        (Some(r#"{"EVALSHA":[996000,4,7,60000,0,3,0,1]}"#), &[Event::CallEnded(CallEnd::Ok), Event::Lent(0, 3)]),
         (Some(r#"{"EVALSHA":[0,1000,0,0,0,0,0,0]}"#), &[Event::CallEnded(CallEnd::Ok)]),
         (
             Some(r#"{"EVALSHA":[false,"NOSCRIPT No matching script."]}"#),

@@ -52,7 +52,10 @@ fn no_count_is_too_small_and_no_error_is_told_too_small() {
         // Who comes more often than a share of all is there: each of the two sketches adds its own error.
         for (tenant, count) in &exact {
             let is_there = all.counters().iter().any(|counter| *counter.tenant == **tenant);
-            assert!(is_there || *count <= 2 * requests / COUNTERS as u64, "{tenant} has come {count} of {requests} times");
+            assert!(
+                is_there || *count <= 2 * requests / COUNTERS as u64,
+                "{tenant} has come {count} of {requests} times"
+            );
         }
     }
 }

@@ -265,7 +265,8 @@ fn a_request_while_the_limiter_is_left_alone_costs_one_read_and_a_counter() {
                 ),
                 "allow" => assert_arrives(proxy, root, &["get_shared_data table", ALLOWED, counter]),
                 _ => {
-                    let own = ["get_shared_data table", "get_shared_data table", "set_shared_data table", ALLOWED, counter];
+                    let own =
+                        ["get_shared_data table", "get_shared_data table", "set_shared_data table", ALLOWED, counter];
                     assert_arrives(proxy, root, &own)
                 }
             };

@@ -19,6 +19,7 @@ mod identities;
 mod lease_storm;
 mod leases;
 mod limiter;
+mod observed;
 mod policies;
 mod policy;
 mod pool;
