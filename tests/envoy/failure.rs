@@ -36,7 +36,7 @@ fn assert_failure(limiter: Limiter<'_>, cluster: &str, reason: &str) {
     let answer = Client::new(port).send(&of("acme")).unwrap();
     assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
     assert_eq!(answer.header("x-ratelimit-limit"), None, "nothing is known of the bucket, so nothing is told");
-    assert_eq!((rig.counted(&format!("degraded.{reason}")), rig.degraded()), (2, 2), "{reason}");
+    assert_eq!((rig.counted(&format!("degraded_decisions.per-user.{reason}")), rig.degraded()), (2, 2), "{reason}");
     rig.assert_no_errors_logged();
 }
 
@@ -138,7 +138,7 @@ fn a_redis_that_hangs_holds_no_request_past_its_deadline() {
     assert_eq!(count(&rig.send(&vec![of("acme"); 100]), 200), 100);
     rig.redis.stop();
     assert_all_unavailable(burst(&rig.ports(), CONNECTIONS, &vec![of("acme"); CONNECTIONS]));
-    assert_eq!(rig.counted("degraded.timeout"), CONNECTIONS as u64);
+    assert_eq!(rig.counted("degraded_decisions.per-user.timeout"), CONNECTIONS as u64);
     rig.redis.cont();
     assert_recovers(&rig);
     // What Redis granted to those who had left is spent, and nobody else's.
@@ -181,6 +181,6 @@ fn scripts_that_are_flushed_are_sent_again_and_nobody_notices() {
         admitted += count(&rig.send(&vec![of("acme"); 200]), 200);
     }
     assert_eq!((admitted, rig.degraded()), (500, 0));
-    assert_eq!(rig.counted("limiter.main.calls"), rig.redis.script_runs().unwrap());
+    assert_eq!(rig.calls(), rig.redis.script_runs().unwrap());
     rig.assert_no_errors_logged();
 }

@@ -71,7 +71,7 @@ fn assert_root_becomes(rig: &Rig, tenant: &str, rule: &str, limit: Limit, tokens
 
 /// Asserts that every call was made once and counted.
 fn assert_calls_are_counted(rig: &Rig) {
-    let counts = || (rig.counted("limiter.main.calls"), rig.redis.script_runs().unwrap());
+    let counts = || (rig.calls(), rig.redis.script_runs().unwrap());
     let is_equal = |(counted, run)| counted == run;
     rig.envoys[0].wait_for(Duration::from_secs(3), |_| is_equal(counts()));
     let (counted, run) = counts();

@@ -23,7 +23,7 @@ fn assert_exact(rig: &Rig, burst: u64, per_day: u64, act: impl FnOnce(&Rig) -> u
     let bound = burst + refilled(per_day, from, rig.redis.time_ms().unwrap());
     assert!(admitted <= bound, "admitted {admitted}, the limit allows {bound}");
     assert_eq!((admitted, rig.degraded()), (bound, 0), "admitted, degraded");
-    assert_eq!(rig.counted("limiter.main.calls"), rig.redis.script_runs().unwrap(), "calls made and scripts run");
+    assert_eq!(rig.calls(), rig.redis.script_runs().unwrap(), "calls made and scripts run");
     rig.assert_no_errors_logged();
 }
 
@@ -50,7 +50,7 @@ fn many_tenants_have_a_bucket_each() {
         let own: Vec<Response> = answers.iter().skip(number).step_by(40).cloned().collect();
         assert_eq!((count(&own, 200), count(&own, 429)), (20, 10), "{tenant}");
     }
-    assert_eq!(rig.counted("limiter.main.calls"), rig.redis.script_runs().unwrap());
+    assert_eq!(rig.calls(), rig.redis.script_runs().unwrap());
     rig.assert_no_errors_logged();
 }
 

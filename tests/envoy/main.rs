@@ -13,6 +13,7 @@ mod lease;
 mod lifecycle;
 mod limit;
 mod load;
+mod metrics;
 mod policy;
 mod pool;
 mod rig;

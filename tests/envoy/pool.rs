@@ -110,7 +110,7 @@ fn an_open_breaker_decides_at_once_and_probes_now_and_then() {
     assert_eq!(count(&answers(outcomes), 503), 400);
     // One probe at a time may have waited, with whoever joined it.
     assert!(quick >= 380, "{quick} of 400 were decided without a wait");
-    assert!(rig.counted("degraded.breaker") >= 380);
+    assert!(rig.counted("degraded_decisions.per-user.breaker") >= 380);
     assert!(rig.peer.delayed_requests(0) <= 12, "{} calls", rig.peer.delayed_requests(0));
     rig.assert_no_errors_logged();
 }
@@ -126,7 +126,7 @@ fn new_keys_are_capped() {
     // 20 at once, and 20 a second.
     let most = 20 + 20 * (from.elapsed().as_secs() + 1);
     assert!((20..=most).contains(&passed), "{passed} new keys, at most {most}");
-    assert_eq!(rig.counted("degraded.new_keys"), 1000 - passed);
+    assert_eq!(rig.counted("degraded_decisions.per-user.new_keys"), 1000 - passed);
     // A key that is known is not new.
     let known = invented.iter().zip(&answers).find(|(_, answer)| answer.status == 200).map(|(request, _)| request);
     let again = rig.send(&vec![known.expect("one has passed").clone(); 10]);

@@ -145,13 +145,23 @@ impl Rig {
 
     /// A counter of the module, over all Envoys.
     pub fn counted(&self, name: &str) -> u64 {
-        let name = format!("wasmcustom.rl.{name}");
+        let name = format!("wasmcustom.weir.rl.{name}");
         self.envoys.iter().filter_map(|envoy| envoy.stat(&name)).sum()
     }
 
     /// Requests that on_error has decided, by whatever reason.
     pub fn degraded(&self) -> u64 {
-        let all = self.envoys.iter().flat_map(|envoy| envoy.stats("wasmcustom.rl.degraded"));
+        self.all_counted("degraded_decisions.")
+    }
+
+    /// Calls of the limiter that have ended, however they did.
+    pub fn calls(&self) -> u64 {
+        self.all_counted("limiter_calls.")
+    }
+
+    fn all_counted(&self, prefix: &str) -> u64 {
+        let prefix = format!("wasmcustom.weir.rl.{prefix}");
+        let all = self.envoys.iter().flat_map(|envoy| envoy.stats(&prefix));
         all.map(|(_, count)| count).sum()
     }
 
