@@ -28,7 +28,7 @@ say = @echo "==> $(1)"
 help: ## What can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-run: $(ENVOY) module ## Two Envoys share a limit through Redis, on loopback; ONCE=1 ends by itself
+run: $(ENVOY) module ## Two Envoys share a limit through Redis, on loopback; ONCE=1 ends by itself, EXAMPLE=jwt is a page of examples/
 	$(call say,building the demo)
 	@cargo build --quiet --example run
 	@$(if $(ONCE),ONCE=1) exec ./target/debug/examples/run

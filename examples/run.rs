@@ -2,6 +2,7 @@
 //!
 //! Starts Redis, Webdis, a small service and two Envoys with the module, sends a burst as two tenants of two tiers, prints
 //! who got what, and stays up until Ctrl-C. Meanwhile edits of the policy take effect. With `ONCE=1` it ends by itself.
+//! With `EXAMPLE=jwt` it runs what the page `examples/jwt.md` speaks of, and sends nothing.
 #![allow(clippy::disallowed_methods, reason = "the bans are for the core; this is outside")]
 
 use std::collections::BTreeMap;
@@ -12,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use weir::policy::{Policy, Tree};
 use weir_stack::{
-    Envoy, EnvoyOptions, Outcome, Peer, PeerOptions, PushError, Redis, RedisOptions, Request, Response, Scratch,
-    Webdis, WebdisOptions, burst,
+    Envoy, EnvoyOptions, Listeners, Outcome, Peer, PeerOptions, PushError, Redis, RedisOptions, Request, Response,
+    Scratch, Webdis, WebdisOptions, burst,
 };
 
 /// Who sends how many requests: one of each tier.
@@ -24,7 +25,13 @@ const CONNECTIONS: usize = 16;
 fn main() -> Result<(), Box<dyn Error>> {
     let once = std::env::var_os("ONCE").is_some();
     let stop = stop_signal()?;
-    let policy_file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/policy.yaml");
+    let example = std::env::var("EXAMPLE").ok();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(example.as_deref().unwrap_or_default());
+    let policy_file = folder.join("policy.yaml");
+    let listener = match example {
+        Some(_) => std::fs::read_to_string(folder.join("envoy.yaml")).ok(),
+        None => None,
+    };
     let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/wasm32-wasip1/release/weir.wasm");
 
     let policy = check(&policy_file).map_err(|problems| problems.join("\n"))?;
@@ -38,17 +45,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     let env: Vec<(&str, &str)> = secrets.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let start = || {
         let options = EnvoyOptions::new(&module, &policy, peer.upstream_port(), webdis.port());
-        Envoy::start(&scratch, EnvoyOptions { env: &env, ..options })
+        let file = listener.as_ref().map(|listener| listener.replace("@POLICY@", &policy));
+        let listeners = file.as_deref().map_or(options.listeners, Listeners::File);
+        Envoy::start(&scratch, EnvoyOptions { env: &env, listeners, ..options })
     };
     let mut envoys = [start()?, start()?];
     step(&format!("ready after {:.1} s", started.elapsed().as_secs_f64()));
 
-    send_burst(&envoys, &redis)?;
+    if example.is_none() {
+        send_burst(&envoys, &redis)?;
+    }
     if once {
         return Ok(());
     }
-    say_what_to_try(&envoys, &policy_file);
-    follow(&policy_file, &mut envoys, &stop);
+    match example {
+        Some(example) => say_what_to_try_of(&example, &envoys, &policy_file),
+        None => say_what_to_try(&envoys, &policy_file),
+    }
+    follow(&policy_file, listener.as_deref(), &mut envoys, &stop);
     step("stopping");
     Ok(())
 }
@@ -142,8 +156,14 @@ fn say_what_to_try(envoys: &[Envoy; 2], policy_file: &Path) {
     println!("==> or edit the policy, which takes effect when it is saved:\n    {}", policy_file.display());
 }
 
+fn say_what_to_try_of(example: &str, envoys: &[Envoy; 2], policy_file: &Path) {
+    println!("\n==> the Envoys stay up until Ctrl-C; try what examples/{example}.md says, in another shell, after");
+    println!("    PORT={}", envoys[0].port());
+    println!("==> or edit the policy, which takes effect when it is saved:\n    {}", policy_file.display());
+}
+
 /// Puts each new version of the policy in force, until the demo is to end.
-fn follow(policy_file: &PathBuf, envoys: &mut [Envoy; 2], stop: &Receiver<()>) {
+fn follow(policy_file: &PathBuf, listener: Option<&str>, envoys: &mut [Envoy; 2], stop: &Receiver<()>) {
     let read = || std::fs::read_to_string(policy_file).ok();
     let mut known = read();
     while stop.recv_timeout(Duration::from_millis(300)) == Err(RecvTimeoutError::Timeout) {
@@ -154,7 +174,7 @@ fn follow(policy_file: &PathBuf, envoys: &mut [Envoy; 2], stop: &Receiver<()>) {
         }
         known = text;
         match check(policy_file) {
-            Ok(policy) => push(&policy, envoys),
+            Ok(policy) => push(&policy, listener, envoys),
             Err(problems) => {
                 step("the policy is not valid; the one before stays in force");
                 problems.iter().for_each(|problem| println!("    {problem}"));
@@ -163,10 +183,14 @@ fn follow(policy_file: &PathBuf, envoys: &mut [Envoy; 2], stop: &Receiver<()>) {
     }
 }
 
-fn push(policy: &str, envoys: &mut [Envoy; 2]) {
+fn push(policy: &str, listener: Option<&str>, envoys: &mut [Envoy; 2]) {
     for (number, envoy) in envoys.iter_mut().enumerate() {
         let number = number + 1;
-        match envoy.push_policy(policy) {
+        let pushed = match listener {
+            Some(listener) => envoy.push_listeners(&listener.replace("@POLICY@", policy)),
+            None => envoy.push_policy(policy),
+        };
+        match pushed {
             Ok(()) => step(&format!("Envoy {number} has the new policy")),
             Err(PushError::Refused(log)) => step(&format!("Envoy {number} has refused the policy:\n{log}")),
             Err(PushError::Failed(error)) => step(&format!("Envoy {number}: {error}")),

@@ -47,6 +47,20 @@ fn tree(yaml: &str) -> Tree {
     serde_saphyr::from_str(yaml).unwrap_or_else(|error| panic!("no YAML: {error}\n{yaml}"))
 }
 
+#[test]
+fn the_policies_of_the_examples_are_valid() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let folders = fs::read_dir(examples).expect("the folder is there").map(|entry| entry.expect("an entry").path());
+    let policies: Vec<PathBuf> =
+        folders.map(|folder| folder.join("policy.yaml")).filter(|path| path.is_file()).collect();
+    assert_eq!(policies.len(), 7, "{policies:?}");
+    for path in policies {
+        let problems = decode(&path).err().unwrap_or_default();
+        let told: Vec<String> = problems.iter().map(|problem| problem.for_people().to_string()).collect();
+        assert!(told.is_empty(), "{}: {told:#?}", path.display());
+    }
+}
+
 fn good(name: &str) -> Policy {
     decode(Path::new(&format!("{POLICIES}/good/{name}.yaml"))).unwrap_or_else(|problems| {
         let told: Vec<String> = problems.iter().map(|problem| problem.for_people().to_string()).collect();

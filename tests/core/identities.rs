@@ -3,6 +3,7 @@
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::rule::{Ruling, judge};
 
+use crate::addresses::{CASES, HOST};
 use crate::made::{Sent, policy_of};
 
 type Headers<'h> = [(&'h str, &'h [u8])];
@@ -256,55 +257,9 @@ fn a_value_that_is_sent_twice_may_be_refused() {
     assert_eq!(who(&key("query", REFUSE), &[(":path", b"/?a&a=y")]), "doubled(0)");
 }
 
-/// Where the client's address is told, in words of a policy.
-const HOST: &str = r#""host""#;
-const EDGE: &str = r#"{"from": "x_forwarded_for", "peer_appended": true, "trusted_hops": 0}"#;
-const ONE_HOP: &str = r#"{"from": "x_forwarded_for", "peer_appended": true, "trusted_hops": 1}"#;
-const TWO_HOPS: &str = r#"{"from": "x_forwarded_for", "peer_appended": true, "trusted_hops": 2}"#;
-const INNER: &str = r#"{"from": "x_forwarded_for", "peer_appended": false, "trusted_hops": 1}"#;
-const INNER_TWO: &str = r#"{"from": "x_forwarded_for", "peer_appended": false, "trusted_hops": 2}"#;
-
 #[wasm_bindgen_test(unsupported = test)]
 fn the_clients_address_is_told_by_whoever_can_be_believed() {
-    /// What stands before, what the host says, X-Forwarded-For, the safe configuration, and the client by it.
-    type Case<'c> = (&'c str, &'c str, &'c str, &'c str, &'c str);
-    let cases: &[Case] = &[
-        // An edge Envoy, use_remote_address: true: source.address is the peer, and X-Forwarded-For ends with it.
-        ("edge", "203.0.113.7:4711", "203.0.113.7", HOST, "203.0.113.7"),
-        ("edge", "203.0.113.7:4711", "203.0.113.7", EDGE, "203.0.113.7"),
-        ("edge, spoofed", "203.0.113.7:4711", "9.9.9.9, 8.8.8.8,203.0.113.7", HOST, "203.0.113.7"),
-        ("edge, spoofed", "203.0.113.7:4711", "9.9.9.9, 8.8.8.8,203.0.113.7", EDGE, "203.0.113.7"),
-        ("edge, IPv6", "[2001:db8:1:2:3:4:5:6]:4711", "", HOST, "2001:db8:1:2::"),
-        ("edge, mapped", "[::ffff:203.0.113.7]:4711", "", HOST, "203.0.113.7"),
-        ("edge, link-local", "[fe80::1%eth0]:4711", "", HOST, "fe80::"),
-        ("edge, no address", "/var/run/envoy.sock", "", HOST, ""),
-        ("edge, none", "", "203.0.113.7", HOST, ""),
-        // A load balancer that appends the client before an edge Envoy: the peer is the balancer.
-        ("balancer", "10.0.0.1:80", "203.0.113.7,10.0.0.1", ONE_HOP, "203.0.113.7"),
-        ("balancer, spoofed", "10.0.0.1:80", "9.9.9.9, 203.0.113.7,10.0.0.1", ONE_HOP, "203.0.113.7"),
-        ("balancer, spoofed", "10.0.0.1:80", "9.9.9.9,,203.0.113.7, 10.0.0.1", ONE_HOP, "203.0.113.7"),
-        ("balancer, spoofed junk", "10.0.0.1:80", "\" , ,x, 203.0.113.7,10.0.0.1", ONE_HOP, "203.0.113.7"),
-        ("balancer, IPv6", "10.0.0.1:80", "2001:DB8:0001:0002::1,10.0.0.1", ONE_HOP, "2001:db8:1:2::"),
-        ("balancer with ports", "10.0.0.1:80", "203.0.113.7:4711,10.0.0.1", ONE_HOP, "203.0.113.7"),
-        ("balancer with ports, IPv6", "10.0.0.1:80", "[2001:db8::1]:4711,10.0.0.1", ONE_HOP, "2001:db8::"),
-        // Without the balancer the chain is too short: nobody, and never the balancer's or the client's own word.
-        ("past the balancer", "203.0.113.7:4711", "203.0.113.7", ONE_HOP, ""),
-        ("past the balancer, no header", "203.0.113.7:4711", "", ONE_HOP, ""),
-        ("balancer, client is junk", "10.0.0.1:80", "unknown,10.0.0.1", ONE_HOP, ""),
-        ("balancer, client is empty", "10.0.0.1:80", "9.9.9.9,,10.0.0.1", ONE_HOP, ""),
-        // xff_num_trusted_hops: 1 makes the host say the same.
-        ("balancer, xff_num_trusted_hops: 1", "203.0.113.7:0", "9.9.9.9,203.0.113.7,10.0.0.1", HOST, "203.0.113.7"),
-        // A CDN before the balancer.
-        ("CDN", "10.0.0.1:80", "9.9.9.9, 203.0.113.7, 192.0.2.1,10.0.0.1", TWO_HOPS, "203.0.113.7"),
-        ("past the CDN", "10.0.0.1:80", "203.0.113.7,10.0.0.1", TWO_HOPS, ""),
-        // An inner Envoy, use_remote_address: false: the header is as the edge sent it, source.address its last entry.
-        ("inner", "203.0.113.7:0", "203.0.113.7", INNER, "203.0.113.7"),
-        ("inner, spoofed", "203.0.113.7:0", "9.9.9.9, 8.8.8.8, 203.0.113.7", INNER, "203.0.113.7"),
-        ("inner behind two", "10.0.0.1:0", "9.9.9.9, 203.0.113.7, 10.0.0.1", INNER_TWO, "203.0.113.7"),
-        ("inner behind two, past one", "203.0.113.7:0", "203.0.113.7", INNER_TWO, ""),
-        ("inner, no header", "10.0.0.1:80", "", INNER, ""),
-    ];
-    for (before, source, forwarded, safe, wanted) in cases {
+    for (before, _, _, (source, forwarded), safe, wanted) in CASES {
         let mut headers: Vec<(&str, &[u8])> = vec![(".source.address", source.as_bytes())];
         if !forwarded.is_empty() {
             headers.push(("x-forwarded-for", forwarded.as_bytes()));

@@ -5,6 +5,7 @@
 
 mod made;
 
+mod addresses;
 mod answers;
 mod buckets;
 mod clocks;

@@ -47,13 +47,13 @@ fn assert_charged(rig: &Rig, charges: u64) {
 
 /// A service that the tests write: it gives each request, by its head and its number, an answer, and echoes what comes
 /// after an answer with 101. It ends with the process.
-struct Service {
-    port: u16,
+pub struct Service {
+    pub port: u16,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 impl Service {
-    fn start(answer: fn(&str, usize) -> String) -> Service {
+    pub fn start(answer: fn(&str, usize) -> String) -> Service {
         let (listener, port) = listen();
         let heads = Arc::new(Mutex::new(Vec::new()));
         let seen = heads.clone();
@@ -110,7 +110,7 @@ fn read_until(connection: &mut TcpStream, end: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&read).to_lowercase())
 }
 
-fn plain(status: &str, headers: &str) -> String {
+pub fn plain(status: &str, headers: &str) -> String {
     format!("HTTP/1.1 {status}\r\nconnection: close\r\n{headers}content-length: 2\r\n\r\nok")
 }
 

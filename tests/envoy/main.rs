@@ -5,17 +5,23 @@
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(clippy::disallowed_methods, reason = "the bans are for the core; this is outside")]
 
+mod address;
+#[path = "../core/addresses.rs"]
+mod addresses;
 mod answer;
 mod canary;
 mod chaos;
+mod examples;
 mod failure;
 mod lease;
 mod lifecycle;
 mod limit;
+mod listener;
 mod load;
 mod metrics;
 mod policy;
 mod pool;
+mod property;
 mod rig;
 mod trap;
 

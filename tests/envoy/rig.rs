@@ -165,6 +165,18 @@ impl Rig {
         all.map(|(_, count)| count).sum()
     }
 
+    /// The keys that stand in Redis, in order.
+    pub fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut self.redis.operator().unwrap()).unwrap();
+        keys.sort();
+        keys
+    }
+
+    /// Takes all keys out of Redis.
+    pub fn forget_keys(&self) {
+        redis::cmd("FLUSHDB").exec(&mut self.redis.operator().unwrap()).unwrap();
+    }
+
     pub fn assert_no_errors_logged(&self) {
         for envoy in &self.envoys {
             assert_eq!(envoy.errors(), Vec::<String>::new(), "an Envoy has logged errors");

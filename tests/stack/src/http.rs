@@ -7,6 +7,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
+
 use crate::Error;
 
 /// How long connecting, sending, and each wait for bytes may take.
@@ -97,12 +99,24 @@ impl Response {
 /// second one opens another.
 pub struct Client {
     port: u16,
+    source: Option<Ipv4Addr>,
+    preamble: Vec<u8>,
     connection: Option<TcpStream>,
 }
 
 impl Client {
     pub fn new(port: u16) -> Client {
-        Client { port, connection: None }
+        Client { port, source: None, preamble: Vec::new(), connection: None }
+    }
+
+    /// The same with an address of its own, one of 127.0.0.0/8.
+    pub fn from_address(self, source: Ipv4Addr) -> Client {
+        Client { source: Some(source), ..self }
+    }
+
+    /// The same with bytes that each connection starts with, such as a header of the PROXY protocol.
+    pub fn with_preamble(self, preamble: impl Into<Vec<u8>>) -> Client {
+        Client { preamble: preamble.into(), ..self }
     }
 
     /// A bare connection, for a client that leaves before its answer.
@@ -110,15 +124,24 @@ impl Client {
     /// # Errors
     /// Nobody listens, or not within 20 s.
     pub fn connect_raw(port: u16) -> Result<TcpStream, Error> {
+        Client::new(port).connect()
+    }
+
+    fn connect(&self) -> Result<TcpStream, Error> {
         let connect = || {
-            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-            let connection = TcpStream::connect_timeout(&address, TIMEOUT)?;
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            if let Some(source) = self.source {
+                socket.bind(&SocketAddr::from((source, 0)).into())?;
+            }
+            socket.connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)).into(), TIMEOUT)?;
+            let mut connection = TcpStream::from(socket);
             connection.set_read_timeout(Some(TIMEOUT))?;
             connection.set_write_timeout(Some(TIMEOUT))?;
             connection.set_nodelay(true)?;
+            connection.write_all(&self.preamble)?;
             Ok(connection)
         };
-        connect().map_err(|e: std::io::Error| broken(port, e, "a connection"))
+        connect().map_err(|e: std::io::Error| broken(self.port, e, "a connection"))
     }
 
     /// # Errors
@@ -149,7 +172,7 @@ impl Client {
         // Closed unless this request leaves it at a clean end.
         let mut connection = match self.connection.take().filter(is_open) {
             Some(connection) => connection,
-            None => Client::connect_raw(self.port)?,
+            None => self.connect()?,
         };
         connection.write_all(&request.encode()).map_err(|e| broken(self.port, e, "a request sent"))?;
         let mut reading = Reading { port: self.port, connection: &mut connection, bytes: Vec::new() };
