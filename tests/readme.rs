@@ -1,6 +1,7 @@
 //! What the README says is so: its policies are valid, its messages are the ones that are given, its commands work.
 #![cfg(not(target_arch = "wasm32"))]
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,8 +12,12 @@ const README: &str = include_str!("../README.md");
 
 /// The text of each fenced block of a language, indentation taken off.
 fn blocks(language: &str) -> Vec<String> {
+    blocks_of(README, language)
+}
+
+fn blocks_of(page: &str, language: &str) -> Vec<String> {
     let mut blocks = Vec::new();
-    let mut lines = README.lines();
+    let mut lines = page.lines();
     while let Some(line) = lines.next() {
         let text = line.trim_start();
         let Some(of) = text.strip_prefix("```") else {
@@ -112,6 +117,32 @@ fn make_run_shows_what_it_says() {
     assert!(demo.status.success(), "{shown}\n{}", String::from_utf8_lossy(&demo.stderr));
     for line in expected.lines() {
         assert!(shown.lines().any(|other| other == line), "no line {line:?} in\n{shown}");
+    }
+}
+
+#[test]
+fn the_pages_of_the_examples_show_what_stands_in_their_files() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let pages: Vec<&str> = README.split("](examples/").skip(1).filter_map(|rest| rest.split(".md)").next()).collect();
+    let pages: Vec<&str> = pages.into_iter().filter(|page| !page.contains(')')).collect();
+    assert_eq!(pages, ["api-keys", "per-ip", "login", "exports", "grpc", "jwt"]);
+    let lines = |text: &str| -> Vec<String> { text.lines().map(|line| line.trim().to_owned()).collect() };
+    for page in pages {
+        let text = fs::read_to_string(examples.join(format!("{page}.md"))).expect("a page");
+        let links: Vec<&str> = text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+        let files = links.iter().filter(|link| !link.starts_with("http"));
+        for file in files.clone() {
+            assert!(examples.join(file).is_file(), "{page}: {file}");
+        }
+        let files: Vec<Vec<String>> =
+            files.map(|file| lines(&fs::read_to_string(examples.join(file)).expect("a file"))).collect();
+        let shown = blocks_of(&text, "yaml");
+        assert!(!shown.is_empty(), "{page}");
+        for block in shown {
+            let block = lines(&block);
+            let stands = files.iter().any(|file| file.windows(block.len()).any(|window| window == block));
+            assert!(stands, "{page}: in none of its files: {block:#?}");
+        }
     }
 }
 
