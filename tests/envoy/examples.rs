@@ -187,7 +187,7 @@ const GUESS: &str = "YWxpY2U6Z3Vlc3M=";
 
 #[test]
 fn anonymous_users_are_their_address_and_signed_in_ones_their_name() {
-    let page = start_with(&listener("per-ip"));
+    let mut page = start_with(&listener("per-ip"));
     let anonymous = Request::get("/");
     page.from(2).passes(&anonymous, 10);
     page.from(2).is_limited(&anonymous, "per-ip", 360);
@@ -207,6 +207,16 @@ fn anonymous_users_are_their_address_and_signed_in_ones_their_name() {
         "rl:{user.alice}:per-user:signed-in:3600000:t2",
     ];
     assert_eq!(page.keys(), wanted);
+    // What the page warns of: a header that a route takes off has been read by then ...
+    let (kept, at_router) = ("{remove: x-none}", "request_headers_to_remove: [x-user-id]\n                    routes:");
+    let late = listener("per-ip").replace("{remove: x-user-id}", kept).replace("routes:", at_router);
+    page.rig.envoys[0].push_listeners(&late).unwrap();
+    let spoofed = Request::get("/").header("x-user-id", "bob").header("x-forwarded-for", "198.51.100.1");
+    assert_eq!(told(&page.from(2).send(&spoofed)), (200, Some("30"), Some("29")), "as bob");
+    // ... and a client's own word for its address is believed.
+    let open = listener("per-ip").replace("use_remote_address: true", "use_remote_address: false");
+    page.rig.envoys[0].push_listeners(&open).unwrap();
+    assert_eq!(told(&page.from(2).send(&spoofed)), (200, Some("10"), Some("9")), "as 198.51.100.1");
     page.rig.assert_no_errors_logged();
 }
 
@@ -264,8 +274,10 @@ fn attempts_to_sign_in_are_few_by_account_by_address_and_in_all() {
     page.from(7).is_limited(&spelled("/./login"), "login-ip", 360);
     page.from(7).passes(&Request::get("/login"), 20);
     page.from(7).passes(&Request::new("POST", "/things"), 20);
-    // Many accounts from many addresses: 35 were let in so far, and 50 are in all.
-    for number in 0..15 {
+    // Each spelling of a name is an account, though the one of another is used up.
+    page.from(6).passes(&attempt("Ann"), 1);
+    // Many accounts from many addresses: 36 were let in so far, and 50 are in all.
+    for number in 0..14 {
         page.from(20 + number).passes(&attempt(&format!("account-{number}")), 1);
     }
     page.from(40).is_limited(&form, "login-all", 72);
@@ -373,7 +385,7 @@ fn methods_of_grpc_have_their_own_limits() {
 
 #[test]
 fn the_subject_and_the_plan_of_a_jwt_are_tenant_and_tier() {
-    let page = start_with(&listener("jwt"));
+    let mut page = start_with(&listener("jwt"));
     let token = |arguments: &str| shell("jwt.md", "token()", &format!("token {arguments}"));
     let with = |token: &str| Request::get("/").header("authorization", format!("Bearer {token}"));
     let client = page.from(2);
@@ -401,5 +413,12 @@ fn the_subject_and_the_plan_of_a_jwt_are_tenant_and_tier() {
     assert_eq!(page.keys(), keys);
     let wanted = ["acme", "ann", "joe"].map(|user| format!("rl:{{user.{user}}}:per-user:default:3600000:t2"));
     assert_eq!(keys, wanted);
+    // What the page warns of: weir before jwt_authn reads nothing.
+    let whole = listener("jwt");
+    let parts: Vec<&str> = whole.split("\n                - name: ").collect();
+    let [head, jwt_authn, weir, router] = parts[..] else { panic!("three filters: {whole}") };
+    let swapped = [head, weir, jwt_authn, router].join("\n                - name: ");
+    page.rig.envoys[0].push_listeners(&swapped).unwrap();
+    page.from(2).is_refused(&with(&good), 403, r#"{"error":"forbidden","rule":"per-user"}"#);
     page.rig.assert_no_errors_logged();
 }
