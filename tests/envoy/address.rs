@@ -4,14 +4,17 @@ use serde_json::{Value, json};
 use weir::tenant::escape;
 use weir_stack::{Listeners, Request};
 
-use crate::addresses::{CASES, EDGE, HOST, INNER, INNER_TWO, Manager, ONE_HOP, TWO_HOPS};
+use crate::addresses::{CASES, EDGE, HOST, INNER, INNER_TWO, Manager, ONE_HOP, TWO_HOPS, forwarded};
 use crate::listener::{client, listener, manager, weir};
 use crate::rig::{Options, Rig};
 
 /// The rules by the words of the policy, and two that tell what Envoy has made of a request.
 fn policy() -> Value {
     let words = [HOST, EDGE, ONE_HOP, TWO_HOPS, INNER, INNER_TWO];
-    let rule = |name: String, source: Value| json!({"name": name, "key": [source], "mode": "exact", "limits": "1000/d", "on_error": "deny"});
+    let rule = |name: String, source: Value| {
+        let limits = "1000/d";
+        json!({"name": name, "key": [source], "mode": "exact", "limits": limits, "on_error": "deny"})
+    };
     let parsed = |words: &str| -> Value { serde_json::from_str(words).expect("words of a policy") };
     let by_words = words.iter().map(|words| rule(name(words), json!({"client_ip": parsed(words)})));
     let told = [
@@ -19,7 +22,8 @@ fn policy() -> Value {
         rule("forwarded".to_owned(), json!({"header": {"name": "x-forwarded-for", "trusted": true}})),
     ];
     let rules: Vec<Value> = by_words.chain(told).collect();
-    json!({"version": 1, "limiters": {"main": {"transport": "webdis", "cluster": "webdis", "timeout": "10s"}}, "rules": rules})
+    let limiters = json!({"main": {"transport": "webdis", "cluster": "webdis", "timeout": "10s"}});
+    json!({"version": 1, "limiters": limiters, "rules": rules})
 }
 
 /// The rule of words: their letters and digits.
@@ -40,8 +44,8 @@ fn chain(of: Manager) -> u16 {
 #[test]
 fn the_clients_address_in_a_real_envoy_is_the_one_of_the_table() {
     let (policy, mut managers) = (policy(), Vec::new());
-    let sent = CASES.iter().filter(|case| case.1 != Manager::Other);
-    for (_, manager, ..) in sent.clone() {
+    let of_envoy = CASES.iter().filter(|case| case.1 != Manager::Other);
+    for (_, manager, ..) in of_envoy.clone() {
         if !managers.contains(manager) {
             managers.push(*manager);
         }
@@ -65,9 +69,9 @@ fn the_clients_address_in_a_real_envoy_is_the_one_of_the_table() {
     let listener = listener(&chains);
     let rig = Rig::listening(Listeners::File(&listener), Options { envoys: 1, ..Options::default() });
     let mut rows = 0;
-    for (before, of, (peer, forwarded), (source, then), safe, wanted) in sent {
+    for (before, of, peer, sent, source, safe, wanted) in of_envoy {
         rig.forget_keys();
-        let lines = forwarded.split('\n').filter(|line| !line.is_empty());
+        let lines = sent.split('\n').filter(|line| !line.is_empty());
         let request = lines.fold(Request::get("/"), |request, line| request.header("x-forwarded-for", line));
         let answer = client(rig.envoys[0].port(), peer, chain(*of)).send(&request).unwrap();
         assert_eq!(answer.status, 200, "{before}");
@@ -81,8 +85,8 @@ fn the_clients_address_in_a_real_envoy_is_the_one_of_the_table() {
             rig.keys().into_iter().filter_map(tenant).collect()
         };
         let found = [tenants(&name(safe)), tenants("source"), tenants("forwarded")];
-        let wanted = [told("client_ip", wanted), told("property", source), told("header", then)];
-        assert_eq!(found, wanted.map(|tenant| vec![tenant]), "{before}, {of:?}, {peer} {forwarded:?}, {safe}");
+        let wanted = [told("client_ip", wanted), told("property", source), told("header", &forwarded(*of, peer, sent))];
+        assert_eq!(found, wanted.map(|tenant| vec![tenant]), "{before}, {of:?}, {peer} {sent:?}, {safe}");
         rows += 1;
     }
     assert!(rows >= 40, "{rows}");

@@ -1,7 +1,7 @@
 //! A listener whose filter chains are put together by a test, where that of `envoy/listener.yaml` is not enough.
 //!
-//! Connections start with a header of the PROXY protocol (version 1), as from a TCP load balancer: it names the peer, which
-//! may then have any address, and its destination port chooses the chain.
+//! Connections start with a header of the PROXY protocol (version 1), as from a TCP load balancer: it names the peer,
+//! which may then have any address, and its destination port chooses the chain.
 
 use serde_json::{Value, json};
 use weir_stack::Client;

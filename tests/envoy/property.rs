@@ -1,5 +1,5 @@
-//! What a real Envoy knows of a request beside its headers: properties of every kind as tenants, and classes by what Envoy
-//! matches and by what clients send.
+//! What a real Envoy knows of a request beside its headers: properties of every kind as tenants, and classes by what
+//! Envoy matches and by what clients send.
 
 use std::process::Command;
 
@@ -217,9 +217,8 @@ fn properties_of_every_kind_are_tenants_and_absent_ones_are_nobody() {
     rig.forget_keys();
     let get = "printf 'GET / HTTP/1.1\\r\\nhost: x\\r\\nconnection: close\\r\\n\\r\\n'";
     let (certificate, key) = client_of_tls;
-    let over_tls = format!(
-        "{get} | openssl s_client -quiet -connect 127.0.0.1:{port} -servername acme.example -cert {certificate} -key {key}"
-    );
+    let own = format!("-servername acme.example -cert {certificate} -key {key}");
+    let over_tls = format!("{get} | openssl s_client -quiet -connect 127.0.0.1:{port} {own}");
     let answer = Command::new("sh").args(["-c", &over_tls]).output().expect("a shell");
     let said = String::from_utf8_lossy(&answer.stdout);
     assert!(said.starts_with("HTTP/1.1 200"), "{said} {}", String::from_utf8_lossy(&answer.stderr));
@@ -237,11 +236,10 @@ fn classes_are_told_by_route_method_of_grpc_host_header_and_query() {
         matches.as_object_mut().expect("an object").extend(value.as_object().expect("words").clone());
         json!({"route_metadata": matches})
     };
+    let flag = json!({"x-flag": {"exact": "1"}});
+    let both = json!({"methods": ["POST"], "host": "api.example.com", "headers": flag, "query": {"v": {"exact": "2"}}});
     let classes = json!([
-        class(
-            "both",
-            json!({"methods": ["POST"], "host": "api.example.com", "headers": {"x-flag": {"exact": "1"}}, "query": {"v": {"exact": "2"}}})
-        ),
+        class("both", both),
         class("get", json!({"grpc": {"service": "shop.v1.Cart", "method": "Get"}})),
         class("cart", json!({"grpc": {"service": "shop.v1.Cart"}})),
         class("watch", json!({"grpc": {"method": "Watch"}})),
@@ -257,7 +255,8 @@ fn classes_are_told_by_route_method_of_grpc_host_header_and_query() {
     ]);
     let limits: serde_json::Map<String, Value> =
         names.iter().chain(&["default"]).map(|name| ((*name).to_owned(), json!("1000/d"))).collect();
-    let rule = json!({"name": "sorted", "key": [{"constant": "all"}], "mode": "exact", "limits": {"default": limits}, "on_error": "deny"});
+    let (key, limits) = (json!([{"constant": "all"}]), json!({"default": limits}));
+    let rule = json!({"name": "sorted", "key": key, "mode": "exact", "limits": limits, "on_error": "deny"});
     let route = |name: &str, prefix: &str, metadata: Value| {
         let metadata = json!({"filter_metadata": {"weir": metadata}});
         json!({"name": name, "match": {"prefix": prefix}, "metadata": metadata, "route": {"cluster": "upstream"}})
