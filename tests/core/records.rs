@@ -107,7 +107,8 @@ fn a_line_names_rule_class_tier_and_outcome() {
     let bob = [("x-user", "bob")];
     let acme = [("x-user", "acme")];
     let own = [("x-user", "own")];
-    let table: [(&str, &str, &[(&str, &str)], &str); 9] = [
+    type Row<'r> = (&'r str, &'r str, &'r [(&'r str, &'r str)], &'r str);
+    let table: [Row; 9] = [
         ("GET", "/healthz", &bob, "class=health outcome=exempt"),
         ("GET", "/%zz", &bob, "outcome=malformed"),
         ("POST", "/", &bob, "rule=per-user class=w tier=free outcome=forbidden"),

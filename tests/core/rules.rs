@@ -163,16 +163,16 @@ fn nothing_is_read_that_the_policy_does_not_ask_for() {
     ];
     for (key, classes, [method, path], headers, wanted) in table {
         let sent = Sent::to(method, path, headers);
-        judge(&policy_of(key, r#""60/m""#, "", classes), &sent).ruling;
+        judge(&policy_of(key, r#""60/m""#, "", classes), &sent);
         assert_eq!(sent.read(), wanted, "{key} {classes} {method} {path}");
     }
     // An absent method is asked for once too.
     let sent = Sent::new(&[]);
-    judge(&policy_of(constant, r#""60/m""#, "", methods), &sent).ruling;
+    judge(&policy_of(constant, r#""60/m""#, "", methods), &sent);
     assert_eq!(sent.read(), [":method"]);
     // And so is an absent path.
     let sent = Sent::new(&[]);
-    judge(&policy_of(constant, r#""60/m""#, "", paths), &sent).ruling;
+    judge(&policy_of(constant, r#""60/m""#, "", paths), &sent);
     assert_eq!(sent.read(), [":path"]);
 }
 
@@ -253,7 +253,7 @@ fn an_override_wins_over_the_tier_and_the_tier_of_a_tenant_over_that_of_a_source
     for (headers, wanted, read) in table {
         assert_eq!(keys(&policy, headers), *wanted, "{headers:?}");
         let sent = Sent::to("GET", "/", headers);
-        judge(&policy, &sent).ruling;
+        judge(&policy, &sent);
         assert_eq!(sent.read(), *read, "{headers:?}");
     }
 }
