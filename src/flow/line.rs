@@ -149,7 +149,12 @@ impl<S> Flow<S> {
         let may_lend = hold || group.is_empty() || !matches!(ask.mode, Mode::Exact | Mode::Local);
         let is_about_lease = may_lend && line.calls.is_empty();
         let timeout = call_timeout(&plan);
-        let wish = if group.is_empty() { wish.unwrap_or(Wish::Borrow) } else { Wish::Borrow };
+        // What is held is held for somebody else who waits, and does not go back.
+        let wish = match group.iter().map(|(_, cost)| *cost).max() {
+            None => wish.unwrap_or(Wish::Borrow),
+            Some(cost) if cost > 1 && !hold => Wish::BorrowFor(cost),
+            Some(_) => Wish::Borrow,
+        };
         let election = match is_about_lease {
             true => plan.open_call(self.store.as_ref(), &ask, wish, self.worker, now.mono, timeout),
             false => Election::Void,

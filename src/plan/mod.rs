@@ -308,9 +308,10 @@ impl Plan {
         let opened = self.change(store, ask, now, |entry| {
             let unsettled = entry.lease.spent;
             // Without leases nothing is held but for a moment, for requests that wait for other buckets, too.
-            let wish = match ask.mode {
-                Mode::Exact if wish == Wish::Borrow => Wish::Keep,
-                _ => wish,
+            let wish = match (ask.mode, wish) {
+                (Mode::Exact, Wish::Borrow | Wish::BorrowFor(_)) => Wish::Keep,
+                (_, Wish::BorrowFor(cost)) if entry.is_short_of(ask, cost, now) => Wish::GiveBack,
+                (_, wish) => wish,
             };
             let Some(mut offer) = entry.lease.open_call(ask.limit, ask.terms(), wish, worker, now, now + timeout)
             else {
@@ -464,6 +465,12 @@ impl Entry {
     fn seen(&self, ask: &Ask, now: Ms) -> Level {
         let root = self.known(ask, now).unwrap_or(Level { units: 0, at: now });
         root.plus(ask.limit, self.lease.at_hand(now))
+    }
+
+    /// Whether the limiter may have this cost only together with what is at hand.
+    fn is_short_of(&self, ask: &Ask, cost: u64, now: Ms) -> bool {
+        let has_it = |level: Level| level.standing(ask.limit).remaining >= cost;
+        self.lease.at_hand(now) > 0 && !self.known(ask, now).is_some_and(has_it)
     }
 
     /// Refuses a request that the limiter would refuse.

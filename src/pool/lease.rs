@@ -74,6 +74,8 @@ pub struct Moment {
 pub enum Wish {
     /// More, by demand.
     Borrow,
+    /// The same, for one that waits with this cost: the limiter may have it only together with what is at hand.
+    BorrowFor(u64),
     /// What it has.
     Keep,
     /// Nothing.
@@ -145,7 +147,7 @@ impl Lease {
         }
         let carry = self.at_hand(now);
         let want = match wish {
-            Wish::Borrow => self.want(limit, terms, now),
+            Wish::Borrow | Wish::BorrowFor(_) => self.want(limit, terms, now),
             Wish::Keep => carry,
             Wish::GiveBack => 0,
         };

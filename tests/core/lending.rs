@@ -677,6 +677,24 @@ fn a_rule_that_fails_is_answered_by_its_own_on_error() {
     }
 }
 
+#[wasm_bindgen_test(unsupported = test)]
+fn what_a_proxy_holds_goes_back_where_it_and_the_limiter_have_a_cost_only_together() {
+    for (left, cost, wants) in [(5, 7, 0), (5, 6, 0), (5, 5, 12), (5, 3, 12), (900, 7, 12)] {
+        let [mut worker] = workers(&policy_of(&[LEASE]));
+        worker.comes(0, "a", 1);
+        worker.woken(0);
+        assert_eq!(worker.answers(0, 0, left, lends(7, 0, 3), &[1]), [format!("a 200 {}", left + 3)]);
+        if cost <= 3 {
+            assert_eq!(worker.comes(0, "b", cost), [format!("b 200 {}", left)], "it is at hand");
+            continue;
+        }
+        assert_eq!(worker.comes(0, "b", cost), ["wake"]);
+        let call = format!("call 1 r x.x want {wants} lease 7 of 3 with 3 {cost}x1");
+        assert_eq!(worker.woken(0), [call], "{left} left and {cost} wanted");
+        assert_eq!(worker.tokens("r x.x"), if wants == 0 { 0 } else { 3 }, "what goes back is not spent meanwhile");
+    }
+}
+
 /// Two at once of each tenant, that only counts.
 const SHADOW: &str = r#""name": "s", "limits": "2/s", "mode": "exact", "on_error": "deny", "shadow_mode": true"#;
 

@@ -181,12 +181,26 @@ fn write(to: &Path) {
         text.replace_range(*at..at + piece.len(), &format!("match {name}() {{ {arms} _ => {{ {piece} }} }}"));
     }
     texts.get_mut(Path::new("src/lib.rs")).expect("a file").push_str(ALIVE);
+    forget_strays(&to.join("src"), Path::new("src"), &texts);
     for (path, text) in texts {
         let path = to.join(path);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         // What is the same is left alone, so that cargo builds only what has changed.
         if std::fs::read_to_string(&path).ok().as_ref() != Some(&text) {
             std::fs::write(path, text).expect("a copy");
+        }
+    }
+}
+
+/// Removes what an earlier run has left of files that are gone.
+fn forget_strays(full: &Path, path: &Path, texts: &BTreeMap<PathBuf, String>) {
+    for entry in std::fs::read_dir(full).into_iter().flatten() {
+        let entry = entry.expect("an entry");
+        let path = path.join(entry.file_name());
+        if entry.path().is_dir() {
+            forget_strays(&entry.path(), &path, texts);
+        } else if !texts.contains_key(&path) {
+            std::fs::remove_file(entry.path()).expect("a file that can be removed");
         }
     }
 }
