@@ -10,8 +10,8 @@ mod identity;
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-pub use class::{Class, classify};
-pub use identity::{Identity, identify};
+pub use class::{Class, classify, matching};
+pub use identity::{Identity, identify, value_of};
 pub(crate) use {class::class_of, identity::tenant_of, identity::tier_of};
 
 use crate::path::{Malformed, Paths};
