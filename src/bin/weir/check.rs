@@ -128,12 +128,7 @@ fn check(found: &Found, clusters: &Clusters, real: bool) -> Vec<Report> {
     };
     match Policy::from_tree(&node.tree(), &|name| variable(name, real)) {
         Ok(policy) => reports.extend(warnings::of(&policy, node, &found.host, clusters)),
-        Err(problems) => reports.extend(problems.iter().map(|problem| Report {
-            at: node.place_of(problem),
-            severity: Severity::Error,
-            path: Some(problem.path.to_string()),
-            message: problem.message(),
-        })),
+        Err(problems) => reports.extend(problems.iter().map(|problem| Report::of(problem, node))),
     }
     reports.extend(variables(node, &found.host, real));
     reports
@@ -178,10 +173,4 @@ pub fn named_variables(node: &Node) -> Vec<(String, (Place, &str))> {
         .chain(of_limiters)
         .filter_map(|(path, field)| field.and_then(|field| Some((path, (field.at, field.text()?)))))
         .collect()
-}
-
-impl Report {
-    fn error(at: Place, message: String) -> Report {
-        Report { at, severity: Severity::Error, path: None, message }
-    }
 }

@@ -13,12 +13,16 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "the bans are for the core; this is its outside")]
 
+mod buckets;
 mod check;
 mod cover;
 mod document;
+mod explain;
 mod found;
+mod given;
 mod input;
 mod report;
+mod told;
 mod warnings;
 
 use std::io::Write;
@@ -38,6 +42,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(check::Options),
+    Explain(explain::Options),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -69,6 +74,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.command {
         Command::Check(options) => check::run(options),
+        Command::Explain(options) => explain::run(options),
         Command::Completions { shell } => Ok(completions(*shell)),
         Command::Man => man(),
     };

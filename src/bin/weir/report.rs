@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use weir::clock::Ms;
-use weir::policy::Tree;
+use weir::policy::{Problem, Tree};
 
-use crate::document::Place;
+use crate::document::{Node, Place};
 
 /// How bad something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +46,19 @@ pub fn colour(colour: AnsiColor) -> Style {
 /// A text in a style.
 pub fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
+}
+
+impl Report {
+    /// What is wrong with a policy.
+    pub fn of(problem: &Problem, node: &Node) -> Report {
+        let (path, message) = (Some(problem.path.to_string()), problem.message());
+        Report { at: node.place_of(problem), severity: Severity::Error, path, message }
+    }
+
+    /// What is wrong around it.
+    pub fn error(at: Place, message: String) -> Report {
+        Report { at, severity: Severity::Error, path: None, message }
+    }
 }
 
 impl Severity {
