@@ -16,9 +16,10 @@ use weir::tenant::Tenant;
 
 use crate::check::{Format, named_variables};
 use crate::document::{Node, read};
-use crate::found::{Envoy, Found, Host, LOOKED_FOR, policies};
+use crate::found::{Envoy, Found, Host, choose, policies};
 use crate::given::Given;
-use crate::report::{Located, Report, duration};
+use crate::render::refused;
+use crate::report::{Report, duration};
 use crate::told::{Answered, Bucket, Explained, RuleSeen, Seen};
 use crate::{Outcome, Output, Stop, buckets, input, warnings};
 
@@ -72,10 +73,10 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
     let text = input::file(&options.file)?;
     let nodes = read(&text, options.file.ends_with(".json"))
         .map_err(|error| Stop(format!("{}:{}:{}: {}", options.file, error.at.line, error.at.column, error.message)))?;
-    let found = choose(nodes.iter().flat_map(policies).collect(), options)?;
+    let found = choose(&options.file, nodes.iter().flat_map(policies).collect(), options.policy.as_deref())?;
     let node = match &found.policy {
         Ok(node) => node,
-        Err(error) => return Ok(options.refused(&found, vec![Report::error(error.at, error.message.clone())])),
+        Err(error) => return Ok(refused(&options.file, &found, vec![Report::error(error.at, error.message.clone())])),
     };
     let secret = options.secret_file.as_deref().map(input::file).transpose()?;
     let hash_variable = node.get("hash_secret_env").and_then(Node::text);
@@ -88,7 +89,7 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
         Ok(policy) => policy,
         Err(problems) => {
             let problems = problems.iter().map(|problem| Report::of(problem, node)).collect();
-            return Ok(options.refused(&found, problems));
+            return Ok(refused(&options.file, &found, problems));
         }
     };
     let given = Given::read(&options.request, &options.headers, &options.properties, options.peer.as_deref())?;
@@ -112,43 +113,6 @@ impl Options {
             0 | 1 => Ok(()),
             _ => Err(Stop("the standard input can be read once; write one - or @- at most".to_owned())),
         }
-    }
-
-    /// A policy that is not valid explains nothing.
-    fn refused(&self, found: &Found, reports: Vec<Report>) -> Output {
-        let file = if self.file == "-" { "<stdin>" } else { &self.file };
-        let located =
-            reports.into_iter().map(|report| Located { file: file.to_owned(), policy: found.name.clone(), report });
-        Output { text: located.map(|located| located.line()).collect(), outcome: Outcome::Found }
-    }
-}
-
-/// The policy that is meant.
-fn choose(mut found: Vec<Found>, options: &Options) -> Result<Found, Stop> {
-    let told = |number: usize, found: &Found| {
-        let name = found.name.as_deref().unwrap_or("the document");
-        format!("\n  {number}  {name} (line {})", found.at.line)
-    };
-    let list: String = (1..).zip(&found).map(|(number, found)| told(number, found)).collect();
-    let index = match &options.policy {
-        _ if found.is_empty() => return Err(Stop(format!("{}: {LOOKED_FOR}", options.file))),
-        None if found.len() == 1 => Some(0),
-        None => None,
-        Some(wanted) => match wanted.parse::<usize>() {
-            Ok(number) => number.checked_sub(1).filter(|index| *index < found.len()),
-            Err(_) => {
-                let named = |found: &Found| found.name.as_deref().is_some_and(|name| name.contains(wanted.as_str()));
-                let mut named = found.iter().enumerate().filter(|(_, found)| named(found)).map(|(index, _)| index);
-                named.next().filter(|_| named.next().is_none())
-            }
-        },
-    };
-    match index {
-        Some(index) => Ok(found.swap_remove(index)),
-        None => Err(Stop(format!(
-            "{}: choose one of its policies with --policy NUMBER or a part of its name:{list}",
-            options.file
-        ))),
     }
 }
 
@@ -331,12 +295,13 @@ impl Asker<'_> {
             (_, OnError::Allow, _) => "allow: it passes uncounted".to_owned(),
             (_, OnError::Local, _) => "local: this proxy's own bucket decides".to_owned(),
             (_, OnError::Deny, _) => {
-                let told = answer(self.policy, &Told::Failed(index, Failure::Timeout), Ms(0), 0);
-                let status = match &told {
-                    Answer::Refuse(refusal) => refusal.status,
-                    Answer::Pass(_) => 200,
+                let Answer::Refuse(refusal) = answer(self.policy, &Told::Failed(index, Failure::Timeout), Ms(0), 0)
+                else {
+                    return "deny".to_owned();
                 };
-                format!("deny: {status}")
+                let wait =
+                    refusal.headers.iter().find(|(name, _)| *name == "retry-after").map(|(_, wait)| wait.as_str());
+                format!("deny: {}, retry-after: {}", refusal.status, wait.unwrap_or("none"))
             }
         }
     }
@@ -413,6 +378,11 @@ impl Asker<'_> {
                 notes.push("--peer is taken for the address that the host settles on".to_owned());
             }
             _ => {}
+        }
+        let jitter = self.policy.response.retry_after_jitter;
+        if jitter > 0 && matches!(judge(self.policy, self.given), Ruling::Ask(_)) {
+            let percent = f64::from(jitter) / 10.0;
+            notes.push(format!("retry-after of a limited request is longer by up to {percent} %, at random"));
         }
         if reads_chain && self.given.has("x-forwarded-for") {
             notes.push("x-forwarded-for is taken as the module sees it, after the host has added to it".to_owned());

@@ -2,7 +2,8 @@
 //!
 //! It must not judge a policy; it says where one stands, and what the host around it says.
 
-use crate::document::{NoDocument, Node, Place};
+use crate::Stop;
+use crate::document::{NoDocument, Node, Place, Value};
 
 /// What was looked for, for the message that nothing was found.
 pub const LOOKED_FOR: &str = "no policy found; looked for a document with version, limiters and rules, for Envoy's \
@@ -92,6 +93,35 @@ pub fn policies(document: &Node) -> Vec<Found> {
     found
 }
 
+/// The one policy of a file that is meant.
+pub fn choose(file: &str, mut found: Vec<Found>, wanted: Option<&str>) -> Result<Found, Stop> {
+    let told = |number: usize, found: &Found| {
+        let name = found.name.as_deref().unwrap_or("the document");
+        format!("\n  {number}  {name} (line {})", found.at.line)
+    };
+    let list: String = (1..).zip(&found).map(|(number, found)| told(number, found)).collect();
+    let index = match wanted {
+        _ if found.is_empty() => return Err(Stop(format!("{file}: {LOOKED_FOR}"))),
+        None if found.len() == 1 => Some(0),
+        None => None,
+        Some(wanted) => match wanted.parse::<usize>() {
+            Ok(number) => number.checked_sub(1).filter(|index| *index < found.len()),
+            Err(_) => {
+                let named = |found: &Found| found.name.as_deref().is_some_and(|name| name.contains(wanted));
+                let mut named = found.iter().enumerate().filter(|(_, found)| named(found)).map(|(index, _)| index);
+                named.next().filter(|_| named.next().is_none())
+            }
+        },
+    };
+    match index {
+        Some(index) => Ok(found.swap_remove(index)),
+        None => {
+            let how = "choose one of its policies with --policy NUMBER, or a part of its name";
+            Err(Stop(format!("{file}: {how}:{list}")))
+        }
+    }
+}
+
 fn document_of(document: &Node, found: &mut Vec<Found>) {
     let kind = document.get("kind").and_then(Node::text);
     match kind {
@@ -150,7 +180,6 @@ fn walk(node: &Node, around: &Around, found: &mut Vec<Found>) {
 }
 
 fn manager(node: &Node) -> Manager {
-    use crate::document::Value;
     let flag = |key: &str| matches!(node.get(key).map(|node| &node.value), Some(Value::Bool(true)));
     Manager {
         at: node.at,

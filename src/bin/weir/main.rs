@@ -21,9 +21,11 @@ mod explain;
 mod found;
 mod given;
 mod input;
+mod render;
 mod report;
 mod told;
 mod warnings;
+mod yaml;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -43,6 +45,7 @@ struct Arguments {
 enum Command {
     Check(check::Options),
     Explain(explain::Options),
+    Render(render::Options),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         Command::Check(options) => check::run(options),
         Command::Explain(options) => explain::run(options),
+        Command::Render(options) => render::run(options),
         Command::Completions { shell } => Ok(completions(*shell)),
         Command::Man => man(),
     };
@@ -86,7 +90,8 @@ fn main() -> ExitCode {
         }
         Err(Stop(message)) => {
             let error = report::styled(report::colour(AnsiColor::Red), "error:");
-            let _ = writeln!(anstream::stderr().lock(), "{error} {}", report::visible(&message));
+            let lines: Vec<String> = message.lines().map(report::visible).collect();
+            let _ = writeln!(anstream::stderr().lock(), "{error} {}", lines.join("\n"));
             ExitCode::from(2)
         }
     }
