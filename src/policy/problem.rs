@@ -36,6 +36,7 @@ impl Path {
     }
 
     /// Its steps, from the root.
+    #[cfg(feature = "cli")]
     pub fn steps(&self) -> Vec<&Segment> {
         let mut steps = Vec::new();
         let mut path = self;
@@ -65,6 +66,7 @@ impl Path {
     }
 }
 
+#[cfg(feature = "cli")]
 impl Display for Path {
     /// For the one who wrote the policy.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -112,6 +114,7 @@ enum Reader {
 
 impl Problem {
     /// What is wrong, for the one who wrote the policy, without the path.
+    #[cfg(feature = "cli")]
     pub fn message(&self) -> String {
         let whole = self.for_people().to_string();
         let path = format!("{}: ", self.path);

@@ -53,8 +53,7 @@ impl Tree {
         }
     }
 
-    /// A number as hosts hand it on: an integer where it is one.
-    pub fn number(value: f64) -> Tree {
+    pub(super) fn number(value: f64) -> Tree {
         if value.fract() == 0.0 && value.abs() <= EXACT { Tree::Int(value as i64) } else { Tree::Float(value) }
     }
 

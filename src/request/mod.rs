@@ -10,9 +10,11 @@ mod identity;
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-pub use class::{Class, classify, matching};
-pub use identity::{Identity, identify, value_of};
+pub use class::{Class, classify};
+pub use identity::{Identity, identify};
 pub(crate) use {class::class_of, identity::tenant_of, identity::tier_of};
+#[cfg(feature = "cli")]
+pub use {class::matching, identity::value_of};
 
 use crate::path::{Malformed, Paths};
 

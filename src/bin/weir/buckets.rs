@@ -38,7 +38,7 @@ impl Store for Shared {
 pub fn answers(policy: &Policy, asks: &[Ask]) -> Vec<(String, Answer)> {
     let asks: Vec<Ask> = asks.iter().filter(|ask| !ask.shadow).map(here).collect();
     if asks.is_empty() {
-        return vec![("always: only shadow rules look at it".to_owned(), answer(policy, &Outcome::Pass, Ms(0), 0))];
+        return vec![("always".to_owned(), answer(policy, &Outcome::Pass, Ms(0), 0))];
     }
     let mut told = Vec::new();
     told.extend(arrive(policy, None, &asks).map(|answer| ("every bucket is full".to_owned(), answer)));

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput};
+use serde::de::{Deserialize, IntoDeserializer};
 use weir::policy::{Found, NotJson, Path, Problem, Segment, Tree};
 
 /// A place in a file, both counted from 1.
@@ -283,11 +284,15 @@ impl Builder<'_> {
                 Some(found) => found,
                 None => return Inside::Somewhere,
             };
-            let number = at.line.saturating_add(1).saturating_add(index);
-            let indent = line(number).and_then(|line| line.find(first.trim_end()));
-            return indent.map_or(Inside::Somewhere, |indent| {
-                Inside::Lines(Place { line: at.line.saturating_add(1), column: indent.saturating_add(1) })
+            // A block starts behind its `|` or with its first line, by its own line breaks.
+            let starts = [at.line, at.line.saturating_add(1)];
+            let found = starts.into_iter().find_map(|start| {
+                let line = line(start.saturating_add(index))?;
+                let is_it = line.trim() == first.trim();
+                let column = line.find(first.trim_end()).filter(|_| is_it)?.saturating_add(1);
+                Some(Place { line: start, column })
             });
+            return found.map_or(Inside::Somewhere, Inside::Lines);
         }
         let quote = usize::from(style != ScalarStyle::Plain);
         let column = at.column.saturating_add(quote);
@@ -340,8 +345,11 @@ fn plain(text: &str) -> Option<Value> {
     if let Ok(number) = text.parse() {
         return Some(Value::Int(number));
     }
-    text.parse().ok().map(|number| match Tree::number(number) {
-        Tree::Int(number) => Value::Int(number),
+    let number: f64 = text.parse().ok()?;
+    // An integer where it is one: as the core reads it.
+    let read: Result<Tree, serde::de::value::Error> = Tree::deserialize(number.into_deserializer());
+    Some(match read {
+        Ok(Tree::Int(number)) => Value::Int(number),
         _ => Value::Float(number),
     })
 }

@@ -172,10 +172,13 @@ fn walk(node: &Node, around: &Around, found: &mut Vec<Found>) {
         around.manager = Some(manager(node));
     }
     for (key, value) in node.pairs() {
-        // Without a name of its own, a filter has that of its key: typed_per_filter_config.
-        let named = Around { filter: around.filter.clone().or_else(|| Some(key.text.clone())), ..around.clone() };
-        let is_per_filter = type_of(value).is_some() && key.text != "typed_config";
-        walk(value, if is_per_filter { &named } else { &around }, found);
+        if key.text == "typed_per_filter_config" {
+            for (name, value) in value.pairs() {
+                walk(value, &Around { filter: Some(name.text.clone()), ..around.clone() }, found);
+            }
+        } else {
+            walk(value, &around, found);
+        }
     }
 }
 

@@ -90,7 +90,8 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
 }
 
 /// A policy that is not valid: its errors, as `weir check` tells them.
-pub fn refused(file: &str, found: &Found, reports: Vec<Report>) -> Output {
+pub fn refused(file: &str, found: &Found, mut reports: Vec<Report>) -> Output {
+    reports.sort_by_key(|report| report.at);
     let file = if file == "-" { "<stdin>" } else { file };
     let line = |report| Located { file: file.to_owned(), policy: found.name.clone(), report }.line();
     Output { text: reports.into_iter().map(line).collect(), outcome: Outcome::Found }

@@ -89,7 +89,10 @@ impl Answered {
     }
 
     fn lines(&self, rows: &mut Rows) {
-        rows.title(&format!("answer if {}", self.when));
+        rows.title(&match self.when.as_str() {
+            "always" => "answer".to_owned(),
+            when => format!("answer if {when}"),
+        });
         match self.status {
             None => rows.row("status", &styled(colour(AnsiColor::Green), "the service's")),
             Some(status) => rows.row("status", &styled(colour(AnsiColor::Red), &status.to_string())),
@@ -143,8 +146,10 @@ impl Explained {
         }
         self.rules.iter().for_each(|rule| rule.lines(&mut rows));
         self.answers.iter().for_each(|answer| answer.lines(&mut rows));
+        let gap = if self.notes.is_empty() { "" } else { "\n" };
+        rows.0.push_str(gap);
         for note in &self.notes {
-            let _ = write!(rows.0, "\n{} {}\n", styled(colour(AnsiColor::Cyan), "note:"), visible(note));
+            let _ = writeln!(rows.0, "{} {}", styled(colour(AnsiColor::Cyan), "note:"), visible(note));
         }
         rows.0
     }
