@@ -423,7 +423,12 @@ fn no_file_makes_it_panic() {
     );
     let deep = ["[".repeat(100_000), "{\"a\":".repeat(100_000), "- ".repeat(50_000), "a: &a [*a]\n".to_owned()];
     let bomb: String = (1..30).map(|n| format!("a{n}: &a{n} [*a{0}, *a{0}, *a{0}, *a{0}]\n", n - 1)).collect();
-    let whole = deep.into_iter().chain([format!("a0: &a0 [x, x]\n{bomb}"), String::new(), "\u{feff}".to_owned()]);
+    let chain: String = (1..50_000).map(|n| format!("a{n}: &a{n} [*a{}]\n", n - 1)).collect();
+    let whole = deep.into_iter().chain([format!("a0: &a0 []\n{chain}")]).chain([
+        format!("a0: &a0 [x, x]\n{bomb}"),
+        String::new(),
+        "\u{feff}".to_owned(),
+    ]);
     let mut inputs: Vec<Vec<u8>> = whole.map(String::into_bytes).collect();
     for (number, file) in files.iter().enumerate() {
         let text = fs::read(file).expect("a file");
@@ -482,9 +487,30 @@ rules:
     let options = EnvoyOptions::new(&module, "", peer.upstream_port(), webdis.port());
     let envoy = Envoy::start(&scratch, EnvoyOptions { listeners: Listeners::File(&listeners), ..options }).unwrap();
     let mut client = Client::new(envoy.port());
-    let mut status = |path: &str| client.get(path, &[("x-user-id", b"acme")]).unwrap().status;
-    assert_eq!([status("/"), status("/?v=2"), status("/"), status("/"), status("/?v=2")], [200, 200, 200, 429, 200]);
+    let answers = ["/", "/?v=2", "/", "/", "/?v=2"].map(|path| client.get(path, &[("x-user-id", b"ac me")]).unwrap());
+    assert_eq!(answers.each_ref().map(|answer| answer.status), [200, 200, 200, 429, 200]);
     assert_eq!(envoy.errors(), Vec::<String>::new());
+
+    // And what explain says of that request is what became of it.
+    let args = ["explain", "-", "--request", "GET /", "-H", "x-user-id: ac me", "--format", "json"];
+    let explained = Tree::from_json(&weir(&folder(), &args, &[], policy.as_bytes()).stdout).expect("JSON");
+    let [rule] = items(get(&explained, "rules")) else { panic!("{explained:?}") };
+    let [bucket] = items(get(rule, "buckets")) else { panic!("{explained:?}") };
+    let mut operator = redis.operator().unwrap();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut operator).unwrap();
+    assert_eq!(keys.into_iter().map(Tree::Text).collect::<Vec<_>>(), [get(bucket, "key").clone()]);
+    let [full, empty] = items(get(&explained, "answers")) else { panic!("{explained:?}") };
+    for (told, answer) in [(full, &answers[0]), (empty, &answers[3])] {
+        let Tree::Map(headers) = get(told, "headers") else { panic!("{told:?}") };
+        for (name, value) in headers {
+            let sent = answer.header(name).unwrap_or_else(|| panic!("no {name}"));
+            // Moments and waits differ by how long this test takes.
+            if name != "x-ratelimit-reset" && name != "retry-after" {
+                assert_eq!(*value, Tree::Text(sent.to_owned()), "{name}");
+            }
+        }
+    }
+    assert_eq!(*get(empty, "status"), Tree::Int(429));
 
     // And the cluster in a bootstrap of its own, which Envoy reads without running it.
     let folder = Folder::new("bootstrap");

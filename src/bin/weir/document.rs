@@ -223,7 +223,12 @@ impl Builder<'_> {
                 let Some(node) = self.anchors.get(&id).cloned() else {
                     return stop("is an alias of what it stands in");
                 };
-                self.nodes = self.nodes.saturating_add(size(&node));
+                let (size, depth) = measure(&node);
+                self.nodes = self.nodes.saturating_add(size);
+                // An alias of an alias of ... is as deep as all of them.
+                if self.open.len().saturating_add(depth) > MAX_DEPTH {
+                    return stop("is nested too deeply");
+                }
                 self.put(node, 0);
             }
             Event::Scalar(text, style, anchor, tag) => {
@@ -354,13 +359,17 @@ fn plain(text: &str) -> Option<Value> {
     })
 }
 
-fn size(node: &Node) -> usize {
-    let children = match &node.value {
-        Value::List(items) => items.iter().map(size).fold(0, usize::saturating_add),
-        Value::Map(pairs) => pairs.iter().map(|(_, node)| size(node)).fold(0, usize::saturating_add),
-        _ => 0,
+/// How many nodes a node is, and how deep they nest.
+fn measure(node: &Node) -> (usize, usize) {
+    let children: Vec<&Node> = match &node.value {
+        Value::List(items) => items.iter().collect(),
+        Value::Map(pairs) => pairs.iter().map(|(_, node)| node).collect(),
+        _ => Vec::new(),
     };
-    children.saturating_add(1)
+    let of_children = children.into_iter().map(measure);
+    let (size, depth) = of_children
+        .fold((0, 0), |(size, depth): (usize, usize), (more, deep)| (size.saturating_add(more), depth.max(deep)));
+    (size.saturating_add(1), depth.saturating_add(1))
 }
 
 impl Node {

@@ -90,8 +90,15 @@ fn scalar_text(text: &str) -> String {
     let is_number = text.starts_with(|letter: char| letter.is_ascii_digit()) && !is_amount(text);
     match is_plain && !is_number {
         true => text.to_owned(),
-        // JSON's escapes are among those of YAML.
-        false => serde_json::to_string(text).unwrap_or_default(),
+        // JSON's escapes are among those of YAML, which has no character unescaped that cannot be printed.
+        false => serde_json::to_string(text).unwrap_or_default().chars().map(escaped).collect(),
+    }
+}
+
+fn escaped(letter: char) -> String {
+    match letter.is_control() || matches!(letter, '\u{feff}' | '\u{2028}' | '\u{2029}') {
+        true => format!("\\u{:04x}", u32::from(letter)),
+        false => letter.to_string(),
     }
 }
 
