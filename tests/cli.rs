@@ -65,6 +65,7 @@ const RUNS: &[(&str, &str)] = &[
     ("check_warnings_denied", "weir check --deny-warnings edge.yaml"),
     ("check_envoy", "weir check envoy.yaml"),
     ("check_envoy_as_json", "weir check --format json edge.yaml"),
+    ("check_envoys_yaml", "weir check envoys_yaml.yaml"),
     ("check_ecds", "weir check ecds.yaml"),
     ("check_istio", "weir check istio.yaml"),
     ("check_several_documents", "weir check documents.yaml"),
@@ -125,6 +126,7 @@ const RUNS: &[(&str, &str)] = &[
     ("explain_no_property", "weir explain deny.yaml --request 'GET /' --property a..b=c"),
     ("explain_no_peer", "weir explain deny.yaml --request 'GET /' --peer localhost"),
     ("render_envoy", "weir render who.yaml --host envoy --limiter webdis.internal:7379"),
+    ("render_large_numbers", "weir render large.yaml --host envoy"),
     (
         "render_istio",
         "weir render who.yaml --host istio --url oci://registry.example.com/weir:1 --sha256 c0ffee --namespace edge \
@@ -361,6 +363,11 @@ fn what_render_writes_is_what_check_accepts_and_the_policy_is_the_same() {
                 Ok(index) => &items(tree)[index],
                 Err(_) => get(tree, word),
             });
+            // JSON in a text, where Envoy's YAML would make texts of numbers.
+            let policy = match policy {
+                Tree::Text(json) => &Tree::from_json(json.as_bytes()).expect("JSON"),
+                policy => policy,
+            };
             assert_eq!(*policy, tree, "{name}");
         }
     }
@@ -520,6 +527,64 @@ rules:
         std::env::var_os("WEIR_ENVOY").map_or_else(|| Path::new(ROOT).join(".tools/envoy/bin/envoy"), PathBuf::from);
     let validated = Command::new(envoy).args(["--mode", "validate", "-c"]).arg(&bootstrap).output().expect("an Envoy");
     assert!(validated.status.success(), "{}", text(&validated.stderr));
+}
+
+/// The filter of envoy/listener.yaml with a policy written out as a Struct.
+fn with_struct(policy: &str) -> String {
+    let listener = include_str!("../envoy/listener.yaml");
+    let (before, rest) = listener.split_once("                      configuration:\n").expect("its configuration");
+    let (_, after) = rest.split_once("                # The router is last").expect("its router");
+    let policy: String = policy.lines().map(|line| format!("                          {line}\n")).collect();
+    format!(
+        "{before}                      configuration:
+                        \"@type\": type.googleapis.com/google.protobuf.Struct
+                        value:
+{policy}                # The router is last{after}"
+    )
+}
+
+/// Envoy's YAML makes booleans of words and texts of numbers; check finds what the module then refuses, and no more.
+#[test]
+fn check_reads_a_struct_as_a_real_envoy_does() {
+    let constants = ["yes", "On", "n", "oN", "'yes'", "010", "12", "1.5", "~", "0x1F", "-1", "1e3"];
+    let requests = ["3000000000", "2147483647", "120.0", "010", "08", "0x10", "+5", "0o17", "1e3", "1_0", "'5'"];
+    let rule = |number: usize, constant: &str, requests: &str| {
+        format!(
+            "  - {{name: r{number}, key: [{{constant: {constant}}}], limits: {{requests: {requests}, per: 1m}}, \
+             on_error: deny, mode: exact}}\n"
+        )
+    };
+    let policy = |rules: Vec<String>| {
+        format!("version: 1\nlimiters: {{main: {{transport: webdis, cluster: webdis}}}}\nrules:\n{}", rules.concat())
+    };
+    let of_constants = constants.iter().enumerate().map(|(number, constant)| rule(number, constant, "1")).collect();
+    let of_requests = requests.iter().enumerate().map(|(number, requests)| rule(number, "x", requests)).collect();
+    let merged =
+        "version: 1\nlimiters: {main: &main {transport: webdis, cluster: webdis}}\nrules: []\nresponse: {<<: *main}\n";
+    for policy in [policy(of_constants), policy(of_requests), merged.to_owned()] {
+        let listeners = with_struct(&policy);
+        let scratch = Scratch::new().unwrap();
+        let module = module();
+        // It has no request to serve.
+        let options = EnvoyOptions::new(&module, "", 9, 9);
+        let options = EnvoyOptions { listeners: Listeners::File(&listeners), expect_ready: false, ..options };
+        let envoy = Envoy::start(&scratch, options).unwrap();
+        let path = |line: &str| Some(line.rsplit_once(" wasm log weir: weir: ")?.1.split_once(": ")?.0.to_owned());
+        let refused: BTreeSet<String> = envoy.errors().iter().filter_map(|line| path(line)).collect();
+        assert!(refused.len() > 1, "{}", envoy.log());
+
+        let listeners = filled(&listeners, "");
+        let output = weir(&folder(), &["check", "-", "--format", "json"], &[], listeners.as_bytes());
+        let reports = Tree::from_json(&output.stdout).expect("JSON");
+        let errors = items(&reports).iter().filter(|report| *get(report, "severity") == Tree::Text("error".to_owned()));
+        let told: BTreeSet<String> = errors
+            .map(|error| match get(error, "path") {
+                Tree::Text(path) => path.clone(),
+                _ => panic!("{error:?}"),
+            })
+            .collect();
+        assert_eq!(told, refused, "{policy}{}", envoy.log());
+    }
 }
 
 fn indent(text: &str) -> String {

@@ -3,6 +3,7 @@
 //! A policy may stand in a file, or in a text inside one. It must not judge what it reads.
 
 use std::collections::HashMap;
+use std::mem::discriminant;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 use serde::de::{Deserialize, IntoDeserializer};
@@ -20,6 +21,8 @@ pub struct Place {
 pub struct Node {
     pub at: Place,
     pub value: Value,
+    /// How it is written, where it is a plain scalar of YAML: its reader decides what it is.
+    plain: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -134,7 +137,7 @@ impl Cursor<'_> {
                 Value::Map(pairs)
             }
         };
-        Node { at, value }
+        Node { at, value, plain: None }
     }
 
     fn word(&mut self, value: Value) -> Value {
@@ -240,8 +243,9 @@ impl Builder<'_> {
                     false => None,
                 };
                 let inside = self.inside(&text, style, at);
+                let plain = is_plain.then(|| text.clone().into_owned());
                 let value = value.unwrap_or_else(|| Value::Text(text.into_owned(), inside));
-                self.put(Node { at, value }, anchor);
+                self.put(Node { at, value, plain }, anchor);
             }
             Event::SequenceStart(_, anchor, _) => self.open.push((Open::List(Vec::new()), at, anchor)),
             Event::MappingStart(_, anchor, _) => self.open.push((Open::Map(Vec::new(), None), at, anchor)),
@@ -250,9 +254,9 @@ impl Builder<'_> {
                     self.nodes = self.nodes.saturating_add(1);
                     let value = match open {
                         Open::List(items) => Value::List(items),
-                        Open::Map(pairs, _) => Value::Map(merged(pairs)),
+                        Open::Map(pairs, _) => Value::Map(pairs),
                     };
-                    self.put(Node { at, value }, anchor);
+                    self.put(Node { at, value, plain: None }, anchor);
                 }
             }
             _ => {}
@@ -309,7 +313,7 @@ impl Builder<'_> {
     }
 }
 
-/// The pairs of an object with those of `<<`, which stand back behind its own.
+/// The pairs of an object and those of `<<`, which stand back behind its own.
 fn merged(pairs: Vec<(Key, Node)>) -> Vec<(Key, Node)> {
     let (merges, mut pairs): (Vec<_>, Vec<_>) = pairs.into_iter().partition(|(key, _)| key.text == "<<");
     for (_, node) in merges {
@@ -326,6 +330,36 @@ fn merged(pairs: Vec<(Key, Node)>) -> Vec<(Key, Node)> {
         }
     }
     pairs
+}
+
+/// A plain scalar as Envoy reads it (yaml-cpp, and Envoy's own rule for numbers); None where it is a text.
+fn plain_for_envoy(text: &str) -> Option<Value> {
+    if let "" | "~" | "null" | "Null" | "NULL" = text {
+        return Some(Value::Null);
+    }
+    let is_word = |word: &str| {
+        let (first, rest) = word.split_at(1);
+        text == word || text == word.to_ascii_uppercase() || text == first.to_ascii_uppercase() + rest
+    };
+    for (words, value) in [(["true", "yes", "on", "y"], true), (["false", "no", "off", "n"], false)] {
+        if words.into_iter().any(is_word) {
+            return Some(Value::Bool(value));
+        }
+    }
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let (digits, radix) = match (digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")), digits) {
+        (Some(hex), _) => (hex, 16),
+        (None, digits) if digits.len() > 1 && digits.starts_with('0') => (digits, 8),
+        (None, digits) => (digits, 10),
+    };
+    // Rust would take a second sign.
+    let number = digits.starts_with(|letter: char| letter.is_ascii_hexdigit()).then_some(digits)?;
+    let number = i64::from_str_radix(number, radix).ok()?;
+    let number = if text.starts_with('-') { number.checked_neg()? } else { number };
+    Some(match i32::try_from(number) {
+        Ok(_) => Value::Int(number),
+        Err(_) => Value::Text(number.to_string(), Inside::Somewhere),
+    })
 }
 
 /// A plain scalar by the core schema of YAML 1.2; None where it is a text.
@@ -420,6 +454,49 @@ impl Node {
         }
     }
 
+    /// As most readers of YAML take it: with what `<<` merges.
+    pub fn with_merges(mut self) -> Node {
+        self.plain = None;
+        self.value = match self.value {
+            Value::List(items) => Value::List(items.into_iter().map(Node::with_merges).collect()),
+            Value::Map(pairs) => {
+                Value::Map(merged(pairs).into_iter().map(|(key, node)| (key, node.with_merges())).collect())
+            }
+            value => value,
+        };
+        self
+    }
+
+    /// As Envoy takes it, which knows no `<<`, takes words such as `on` for booleans, and makes texts of fractions and of
+    /// large numbers.
+    pub fn as_envoy_reads(mut self) -> Node {
+        let plain = self.plain.take();
+        self.value = match (self.value, plain) {
+            (Value::List(items), _) => Value::List(items.into_iter().map(Node::as_envoy_reads).collect()),
+            (Value::Map(pairs), _) => {
+                Value::Map(pairs.into_iter().map(|(key, node)| (key, node.as_envoy_reads())).collect())
+            }
+            (value, None) => value,
+            (value, Some(text)) => {
+                let inside = Inside::Line(self.at);
+                let read = plain_for_envoy(&text).unwrap_or_else(|| Value::Text(text.clone(), inside));
+                self.plain = (discriminant(&read) != discriminant(&value)).then_some(text);
+                read
+            }
+        };
+        self
+    }
+
+    /// What is to be said of a value that Envoy takes for another thing than most readers do.
+    fn as_envoy_says(&self) -> Option<String> {
+        let (plain, kind) = (self.plain.as_ref()?, self.tree().kind());
+        let wanted = match self.value {
+            Value::Bool(_) => "put it in quotes",
+            _ => "write an integer below 2147483648 without a fraction, or the policy as JSON in a StringValue",
+        };
+        Some(format!(" (Envoy's YAML takes {plain} for {kind}; {wanted})"))
+    }
+
     /// The same without places.
     pub fn tree(&self) -> Tree {
         match &self.value {
@@ -474,6 +551,16 @@ impl Node {
     /// Where a path of a policy leads to, or, where something is missing, what it is missing from.
     pub fn place(&self, path: &Path) -> Place {
         self.follow(path).0
+    }
+
+    /// What is wrong by a problem, for people, without its path.
+    pub fn message_of(&self, problem: &Problem) -> String {
+        let hint = match &problem.found {
+            // Other readers have merged it before.
+            Found::Field(name) if name == "<<" => Some(" (Envoy's YAML merges no keys)".to_owned()),
+            _ => self.follow(&problem.path).1.and_then(Node::as_envoy_says),
+        };
+        problem.message() + &hint.unwrap_or_default()
     }
 
     /// Where the thing stands that a problem is about.

@@ -125,7 +125,7 @@ pub fn choose(file: &str, mut found: Vec<Found>, wanted: Option<&str>) -> Result
 fn document_of(document: &Node, found: &mut Vec<Found>) {
     let kind = document.get("kind").and_then(Node::text);
     match kind {
-        Some("WasmPlugin") => wasm_plugin(document, found),
+        Some("WasmPlugin") => wasm_plugin(&document.clone().with_merges(), found),
         Some(kind) if kind.ends_with("List") => {
             for item in document.get("items").map(Node::items).unwrap_or_default() {
                 document_of(item, found);
@@ -134,10 +134,10 @@ fn document_of(document: &Node, found: &mut Vec<Found>) {
         _ => {
             let is_other = kind.is_some() || type_of(document).is_some();
             if !is_other && TOP.iter().any(|word| document.get(word).is_some()) {
-                let policy = Ok(document.clone());
+                let policy = Ok(document.clone().with_merges());
                 found.push(Found { name: None, at: document.at, policy, host: Host::File });
             } else {
-                walk(document, &Around::default(), found);
+                walk(&document.clone().as_envoy_reads(), &Around::default(), found);
             }
         }
     }

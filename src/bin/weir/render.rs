@@ -134,10 +134,7 @@ impl Options {
             ("failure_policy", text("FAIL_RELOAD")),
             ("reload_config", object([("backoff", object([("base_interval", text("0.1s"))]))])),
             ("vm_config", Tree::Map(vm)),
-            (
-                "configuration",
-                object([("@type", text("type.googleapis.com/google.protobuf.Struct")), ("value", node.tree())]),
-            ),
+            ("configuration", configuration(&node.tree())),
         ]);
         let filter = object([
             ("name", text(&self.name)),
@@ -222,6 +219,24 @@ impl Options {
             ("spec", Tree::Map(spec)),
         ]);
         Ok(yaml::write(&plugin, 0))
+    }
+}
+
+/// A policy as Envoy hands it on: a Struct, or JSON in a text where a number of it would become a text in one.
+fn configuration(policy: &Tree) -> Tree {
+    let (kind, value) = match has_large_number(policy) {
+        false => ("Struct", policy.clone()),
+        true => ("StringValue", text(serde_json::to_string(policy).unwrap_or_default())),
+    };
+    object([("@type", text(format!("type.googleapis.com/google.protobuf.{kind}"))), ("value", value)])
+}
+
+fn has_large_number(tree: &Tree) -> bool {
+    match tree {
+        Tree::Int(number) => i32::try_from(*number).is_err(),
+        Tree::List(items) => items.iter().any(has_large_number),
+        Tree::Map(pairs) => pairs.iter().any(|(_, value)| has_large_number(value)),
+        _ => false,
     }
 }
 

@@ -51,7 +51,7 @@ pub fn styled(style: Style, text: &str) -> String {
 impl Report {
     /// What is wrong with a policy.
     pub fn of(problem: &Problem, node: &Node) -> Report {
-        let (path, message) = (Some(problem.path.to_string()), problem.message());
+        let (path, message) = (Some(problem.path.to_string()), node.message_of(problem));
         Report { at: node.place_of(problem), severity: Severity::Error, path, message }
     }
 
