@@ -13,8 +13,6 @@ use std::rc::Rc;
 pub use class::{Class, classify};
 pub use identity::{Identity, identify};
 pub(crate) use {class::class_of, identity::tenant_of, identity::tier_of};
-#[cfg(feature = "cli")]
-pub use {class::matching, identity::value_of};
 
 use crate::path::{Malformed, Paths};
 
@@ -80,3 +78,7 @@ impl<'r> Reading<'r> {
         value
     }
 }
+
+// For the tool, which tells people why.
+#[cfg(feature = "cli")]
+pub use {class::matching, identity::value_of};

@@ -3,8 +3,9 @@
 use clap::{Args, ValueEnum};
 use weir::policy::{Policy, Tree};
 
-use crate::document::{Node, Place, read};
+use crate::document::{Node, Place};
 use crate::found::{Clusters, Found, Host, LOOKED_FOR, policies};
+use crate::parse::read;
 use crate::report::{Located, Report, Severity, json};
 use crate::{Outcome, Output, Stop, input, warnings};
 

@@ -1,13 +1,12 @@
-//! YAML and JSON, with the place of each node.
+//! A document that was read: its nodes, each with its place, and the way to them by the paths of a policy.
 //!
-//! A policy may stand in a file, or in a text inside one. It must not judge what it reads.
+//! A policy may stand in a file, or in a text inside one. It must not judge what it holds.
 
-use std::collections::HashMap;
 use std::mem::discriminant;
 
-use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput};
-use serde::de::{Deserialize, IntoDeserializer};
-use weir::policy::{Found, NotJson, Path, Problem, Segment, Tree};
+use weir::policy::{Found, Path, Problem, Segment, Tree};
+
+use crate::{json, scalar};
 
 /// A place in a file, both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +21,7 @@ pub struct Node {
     pub at: Place,
     pub value: Value,
     /// How it is written, where it is a plain scalar of YAML: its reader decides what it is.
-    plain: Option<String>,
+    pub plain: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -61,258 +60,6 @@ pub struct NoDocument {
     pub message: String,
 }
 
-const START: Place = Place { line: 1, column: 1 };
-
-/// Deeper than any policy or configuration, and little enough for every stack.
-const MAX_DEPTH: usize = 96;
-
-/// Aliases can make few lines many nodes.
-const MAX_NODES: usize = 500_000;
-
-/// Reads all documents of a file. What starts as JSON does is JSON where it can be read so.
-pub fn read(text: &str, is_json: bool) -> Result<Vec<Node>, NoDocument> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if is_json || text.trim_start().starts_with(['{', '[']) {
-        match json(text) {
-            Ok(node) => return Ok(vec![node]),
-            Err(error) if is_json => return Err(error),
-            Err(_) => {}
-        }
-    }
-    yaml(text)
-}
-
-/// Reads one JSON document.
-pub fn json(text: &str) -> Result<Node, NoDocument> {
-    let tree = Tree::from_json(text.as_bytes()).map_err(|NotJson { line, column }| NoDocument {
-        at: Place { line: line.max(1), column: column.max(1) },
-        message: "is no JSON from here on".to_owned(),
-    })?;
-    Ok(Cursor { rest: text, at: START }.node(&tree))
-}
-
-/// Goes through a text that is known to be the JSON of a tree.
-struct Cursor<'t> {
-    rest: &'t str,
-    at: Place,
-}
-
-impl Cursor<'_> {
-    fn node(&mut self, tree: &Tree) -> Node {
-        self.skip(|letter| letter.is_ascii_whitespace());
-        let at = self.at;
-        let value = match tree {
-            Tree::Null => self.word(Value::Null),
-            Tree::Bool(value) => self.word(Value::Bool(*value)),
-            Tree::Int(value) => self.word(Value::Int(*value)),
-            Tree::Float(value) => self.word(Value::Float(*value)),
-            Tree::Text(text) => {
-                self.string();
-                Value::Text(text.clone(), Inside::Somewhere)
-            }
-            Tree::List(items) => {
-                self.next();
-                let items = items.iter().map(|item| {
-                    let node = self.node(item);
-                    self.separator();
-                    node
-                });
-                let items = items.collect();
-                self.close();
-                Value::List(items)
-            }
-            Tree::Map(pairs) => {
-                self.next();
-                let pairs = pairs.iter().map(|(key, value)| {
-                    self.skip(|letter| letter.is_ascii_whitespace());
-                    let key = Key { at: self.at, text: key.clone() };
-                    self.string();
-                    self.skip(|letter| letter.is_ascii_whitespace() || letter == ':');
-                    let node = self.node(value);
-                    self.separator();
-                    (key, node)
-                });
-                let pairs = pairs.collect();
-                self.close();
-                Value::Map(pairs)
-            }
-        };
-        Node { at, value, plain: None }
-    }
-
-    fn word(&mut self, value: Value) -> Value {
-        self.skip(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter));
-        value
-    }
-
-    /// Passes a comma, where there is one.
-    fn separator(&mut self) {
-        self.skip(|letter| letter.is_ascii_whitespace());
-        if self.rest.starts_with(',') {
-            self.next();
-        }
-    }
-
-    fn close(&mut self) {
-        self.skip(|letter| letter.is_ascii_whitespace());
-        self.next();
-    }
-
-    fn string(&mut self) {
-        self.next();
-        while let Some(letter) = self.next() {
-            match letter {
-                '"' => return,
-                '\\' => self.next(),
-                _ => None,
-            };
-        }
-    }
-
-    fn skip(&mut self, of: impl Fn(char) -> bool) {
-        while self.rest.starts_with(&of) {
-            self.next();
-        }
-    }
-
-    fn next(&mut self) -> Option<char> {
-        let mut letters = self.rest.chars();
-        let letter = letters.next()?;
-        self.rest = letters.as_str();
-        self.at = match letter {
-            '\n' => Place { line: self.at.line.saturating_add(1), column: 1 },
-            _ => Place { column: self.at.column.saturating_add(1), ..self.at },
-        };
-        Some(letter)
-    }
-}
-
-/// Reads YAML; documents that hold nothing are left out.
-fn yaml(text: &str) -> Result<Vec<Node>, NoDocument> {
-    let mut builder = Builder { lines: text.lines().collect(), ..Builder::default() };
-    let mut parser: Parser<'_, StrInput<'_>> = Parser::new_from_str(text);
-    while let Some(event) = parser.next_event() {
-        let (event, span) = event.map_err(|error| NoDocument {
-            at: Place { line: error.marker().line().max(1), column: error.marker().col().saturating_add(1) },
-            message: format!("is no YAML from here on: {}", error.info()),
-        })?;
-        builder.take(event, span)?;
-    }
-    Ok(builder.documents)
-}
-
-/// What is open while a document is read.
-enum Open {
-    List(Vec<Node>),
-    Map(Vec<(Key, Node)>, Option<Key>),
-}
-
-#[derive(Default)]
-struct Builder<'t> {
-    lines: Vec<&'t str>,
-    documents: Vec<Node>,
-    open: Vec<(Open, Place, usize)>,
-    anchors: HashMap<usize, Node>,
-    nodes: usize,
-}
-
-impl Builder<'_> {
-    fn take(&mut self, event: Event, span: Span) -> Result<(), NoDocument> {
-        let at = Place { line: span.start.line().max(1), column: span.start.col().saturating_add(1) };
-        let stop = |message: &str| Err(NoDocument { at, message: message.to_owned() });
-        match event {
-            Event::DocumentStart(..) => self.anchors.clear(),
-            Event::Alias(id) => {
-                let Some(node) = self.anchors.get(&id).cloned() else {
-                    return stop("is an alias of what it stands in");
-                };
-                let (size, depth) = measure(&node);
-                self.nodes = self.nodes.saturating_add(size);
-                // An alias of an alias of ... is as deep as all of them.
-                if self.open.len().saturating_add(depth) > MAX_DEPTH {
-                    return stop("is nested too deeply");
-                }
-                self.put(node, 0);
-            }
-            Event::Scalar(text, style, anchor, tag) => {
-                self.nodes = self.nodes.saturating_add(1);
-                let is_plain = style == ScalarStyle::Plain && tag.is_none();
-                let resolved = tag.as_deref().and_then(|tag| tag.core_suffix()).is_some_and(|tag| tag != "str");
-                let value = match is_plain || resolved {
-                    true => plain(&text),
-                    false => None,
-                };
-                let inside = self.inside(&text, style, at);
-                let plain = is_plain.then(|| text.clone().into_owned());
-                let value = value.unwrap_or_else(|| Value::Text(text.into_owned(), inside));
-                self.put(Node { at, value, plain }, anchor);
-            }
-            Event::SequenceStart(_, anchor, _) => self.open.push((Open::List(Vec::new()), at, anchor)),
-            Event::MappingStart(_, anchor, _) => self.open.push((Open::Map(Vec::new(), None), at, anchor)),
-            Event::SequenceEnd | Event::MappingEnd => {
-                if let Some((open, at, anchor)) = self.open.pop() {
-                    self.nodes = self.nodes.saturating_add(1);
-                    let value = match open {
-                        Open::List(items) => Value::List(items),
-                        Open::Map(pairs, _) => Value::Map(pairs),
-                    };
-                    self.put(Node { at, value, plain: None }, anchor);
-                }
-            }
-            _ => {}
-        }
-        if self.open.len() > MAX_DEPTH {
-            return stop("is nested too deeply");
-        }
-        if self.nodes > MAX_NODES {
-            return stop("is too large");
-        }
-        Ok(())
-    }
-
-    fn put(&mut self, node: Node, anchor: usize) {
-        if anchor != 0 {
-            self.anchors.insert(anchor, node.clone());
-        }
-        match self.open.last_mut() {
-            None if matches!(node.value, Value::Null) => {}
-            None => self.documents.push(node),
-            Some((Open::List(items), ..)) => items.push(node),
-            Some((Open::Map(pairs, key), ..)) => match key.take() {
-                Some(key) => pairs.push((key, node)),
-                None => *key = Some(Key { at: node.at, text: node.as_key() }),
-            },
-        }
-    }
-
-    /// Where the characters of a text stand in the file.
-    fn inside(&self, text: &str, style: ScalarStyle, at: Place) -> Inside {
-        let line = |number: usize| self.lines.get(number.checked_sub(1)?).copied();
-        if style == ScalarStyle::Literal {
-            let (index, first) = match text.lines().enumerate().find(|(_, line)| !line.trim().is_empty()) {
-                Some(found) => found,
-                None => return Inside::Somewhere,
-            };
-            // A block starts behind its `|` or with its first line, by its own line breaks.
-            let starts = [at.line, at.line.saturating_add(1)];
-            let found = starts.into_iter().find_map(|start| {
-                let line = line(start.saturating_add(index))?;
-                let is_it = line.trim() == first.trim();
-                let column = line.find(first.trim_end()).filter(|_| is_it)?.saturating_add(1);
-                Some(Place { line: start, column })
-            });
-            return found.map_or(Inside::Somewhere, Inside::Lines);
-        }
-        let quote = usize::from(style != ScalarStyle::Plain);
-        let column = at.column.saturating_add(quote);
-        let rest = line(at.line).map(|line| line.chars().skip(column.saturating_sub(1)).collect::<String>());
-        match rest.is_some_and(|rest| style != ScalarStyle::Folded && rest.starts_with(text)) {
-            true => Inside::Line(Place { column, ..at }),
-            false => Inside::Somewhere,
-        }
-    }
-}
-
 /// The pairs of an object and those of `<<`, which stand back behind its own.
 fn merged(pairs: Vec<(Key, Node)>) -> Vec<(Key, Node)> {
     let (merges, mut pairs): (Vec<_>, Vec<_>) = pairs.into_iter().partition(|(key, _)| key.text == "<<");
@@ -332,81 +79,12 @@ fn merged(pairs: Vec<(Key, Node)>) -> Vec<(Key, Node)> {
     pairs
 }
 
-/// A plain scalar as Envoy reads it (yaml-cpp, and Envoy's own rule for numbers); None where it is a text.
-fn plain_for_envoy(text: &str) -> Option<Value> {
-    if let "" | "~" | "null" | "Null" | "NULL" = text {
-        return Some(Value::Null);
-    }
-    let is_word = |word: &str| {
-        let (first, rest) = word.split_at(1);
-        text == word || text == word.to_ascii_uppercase() || text == first.to_ascii_uppercase() + rest
-    };
-    for (words, value) in [(["true", "yes", "on", "y"], true), (["false", "no", "off", "n"], false)] {
-        if words.into_iter().any(is_word) {
-            return Some(Value::Bool(value));
-        }
-    }
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let (digits, radix) = match (digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")), digits) {
-        (Some(hex), _) => (hex, 16),
-        (None, digits) if digits.len() > 1 && digits.starts_with('0') => (digits, 8),
-        (None, digits) => (digits, 10),
-    };
-    // Rust would take a second sign.
-    let number = digits.starts_with(|letter: char| letter.is_ascii_hexdigit()).then_some(digits)?;
-    let number = i64::from_str_radix(number, radix).ok()?;
-    let number = if text.starts_with('-') { number.checked_neg()? } else { number };
-    Some(match i32::try_from(number) {
-        Ok(_) => Value::Int(number),
-        Err(_) => Value::Text(number.to_string(), Inside::Somewhere),
-    })
-}
-
-/// A plain scalar by the core schema of YAML 1.2; None where it is a text.
-fn plain(text: &str) -> Option<Value> {
-    match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Some(Value::Null),
-        "true" | "True" | "TRUE" => return Some(Value::Bool(true)),
-        "false" | "False" | "FALSE" => return Some(Value::Bool(false)),
-        _ => {}
-    }
-    let radix = |prefix, radix| text.strip_prefix(prefix).and_then(|digits| i64::from_str_radix(digits, radix).ok());
-    if let Some(number) = radix("0x", 16).or_else(|| radix("0o", 8)) {
-        return Some(Value::Int(number));
-    }
-    // Rust reads words such as `inf` as numbers, too; YAML has dots before them, and no policy has any of them.
-    let is_number = text.starts_with(|letter: char| letter.is_ascii_digit() || "+-.".contains(letter))
-        && text.contains(|letter: char| letter.is_ascii_digit())
-        && text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
-    if !is_number {
-        return None;
-    }
-    if let Ok(number) = text.parse() {
-        return Some(Value::Int(number));
-    }
-    let number: f64 = text.parse().ok()?;
-    // An integer where it is one: as the core reads it.
-    let read: Result<Tree, serde::de::value::Error> = Tree::deserialize(number.into_deserializer());
-    Some(match read {
-        Ok(Tree::Int(number)) => Value::Int(number),
-        _ => Value::Float(number),
-    })
-}
-
-/// How many nodes a node is, and how deep they nest.
-fn measure(node: &Node) -> (usize, usize) {
-    let children: Vec<&Node> = match &node.value {
-        Value::List(items) => items.iter().collect(),
-        Value::Map(pairs) => pairs.iter().map(|(_, node)| node).collect(),
-        _ => Vec::new(),
-    };
-    let of_children = children.into_iter().map(measure);
-    let (size, depth) = of_children
-        .fold((0, 0), |(size, depth): (usize, usize), (more, deep)| (size.saturating_add(more), depth.max(deep)));
-    (size.saturating_add(1), depth.saturating_add(1))
-}
-
 impl Node {
+    /// One that is no plain scalar of YAML.
+    pub fn new(at: Place, value: Value) -> Node {
+        Node { at, value, plain: None }
+    }
+
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.pair(key).map(|(_, node)| node)
@@ -442,7 +120,8 @@ impl Node {
         }
     }
 
-    fn as_key(&self) -> String {
+    /// What it is as the key of an object.
+    pub fn as_key(&self) -> String {
         match &self.value {
             Value::Null => "null".to_owned(),
             Value::Bool(value) => value.to_string(),
@@ -469,17 +148,17 @@ impl Node {
 
     /// As Envoy takes it, which knows no `<<`, takes words such as `on` for booleans, and makes texts of fractions and of
     /// large numbers.
-    pub fn as_envoy_reads(mut self) -> Node {
+    pub fn for_envoy(mut self) -> Node {
         let plain = self.plain.take();
         self.value = match (self.value, plain) {
-            (Value::List(items), _) => Value::List(items.into_iter().map(Node::as_envoy_reads).collect()),
+            (Value::List(items), _) => Value::List(items.into_iter().map(Node::for_envoy).collect()),
             (Value::Map(pairs), _) => {
-                Value::Map(pairs.into_iter().map(|(key, node)| (key, node.as_envoy_reads())).collect())
+                Value::Map(pairs.into_iter().map(|(key, node)| (key, node.for_envoy())).collect())
             }
             (value, None) => value,
             (value, Some(text)) => {
                 let inside = Inside::Line(self.at);
-                let read = plain_for_envoy(&text).unwrap_or_else(|| Value::Text(text.clone(), inside));
+                let read = scalar::for_envoy(&text).unwrap_or_else(|| Value::Text(text.clone(), inside));
                 self.plain = (discriminant(&read) != discriminant(&value)).then_some(text);
                 read
             }
@@ -525,7 +204,7 @@ impl Node {
             }
             Inside::Line(_) | Inside::Somewhere => self.at,
         };
-        match json(text) {
+        match json::read(text) {
             Ok(mut node) => {
                 node.move_to(&place);
                 Ok(node)

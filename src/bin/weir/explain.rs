@@ -15,9 +15,10 @@ use weir::rule::{Ask, Ruling, judge};
 use weir::tenant::Tenant;
 
 use crate::check::{Format, named_variables};
-use crate::document::{Node, read};
+use crate::document::Node;
 use crate::found::{Envoy, Found, Host, choose, policies};
 use crate::given::Given;
+use crate::parse::read;
 use crate::render::refused;
 use crate::report::{Report, duration};
 use crate::told::{Answered, Bucket, Explained, RuleSeen, Seen};

@@ -137,7 +137,7 @@ fn document_of(document: &Node, found: &mut Vec<Found>) {
                 let policy = Ok(document.clone().with_merges());
                 found.push(Found { name: None, at: document.at, policy, host: Host::File });
             } else {
-                walk(&document.clone().as_envoy_reads(), &Around::default(), found);
+                walk(&document.clone().for_envoy(), &Around::default(), found);
             }
         }
     }

@@ -4,8 +4,9 @@ use clap::{Args, ValueEnum};
 use weir::policy::{Policy, Tree};
 
 use crate::check::named_variables;
-use crate::document::{Node, read};
+use crate::document::Node;
 use crate::found::{Found, choose, policies};
+use crate::parse::read;
 use crate::report::{Located, Report, number, object, text};
 use crate::{Outcome, Output, Stop, input, yaml};
 
