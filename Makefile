@@ -38,12 +38,16 @@ module: packages ## Build the module, $(MODULE)
 	@cargo build --quiet --release --lib --target wasm32-wasip1 --package weir
 	@echo "    $(MODULE): $$(stat -c %s $(MODULE)) bytes"
 
+tool: packages ## Build the command line tool, target/release/weir
+	$(call say,building the tool)
+	@cargo build --quiet --release --features cli --bin weir
+
 test: lint test-core test-sim test-system test-fuzz ## Everything that must hold, lint included
 
 lint: packages ## Format and clippy, natively and for wasm
 	$(call say,format and clippy)
 	@cargo fmt --all --check
-	@cargo clippy --quiet --workspace --all-targets -- -D warnings
+	@cargo clippy --quiet --workspace --all-targets --features weir/cli -- -D warnings
 	@cargo clippy --quiet --package weir --lib --target wasm32-wasip1 -- -D warnings
 	@cargo clippy --quiet --package weir --lib --test core --target wasm32-unknown-unknown -- -D warnings
 
@@ -60,9 +64,9 @@ trapping-module: packages
 chaos: module trapping-module $(ENVOY) ## Break everything under steady load, lend to three Envoys, and send a million tenants: 12 minutes
 	@WEIR_CHAOS=1 WEIR_TENANTS=1000000 cargo test --test envoy -- --nocapture --test-threads=1 chaos:: trap:: lease:: memory_is
 
-test-system: module trapping-module $(ENVOY) ## The script in Redis, the filter on a fake host, the module in real Envoys, the README
+test-system: module trapping-module $(ENVOY) ## The script in Redis, the filter on a fake host, the module in real Envoys, the tool, the README
 	$(call say,policies, the script, the fake host, real Envoys, the README)
-	@cargo test --workspace --exclude weir-sim --lib --tests --examples
+	@cargo test --workspace --exclude weir-sim --lib --tests --examples --features weir/cli
 
 SIM = cargo run --quiet --profile sim --package weir-sim --bin sim --
 
@@ -125,4 +129,4 @@ $(BINDGEN): | packages
 	@cargo install --quiet wasm-bindgen-cli --version $(BINDGEN_VERSION) --root $(TOOLS)/wasm-bindgen --force
 	@touch $@
 
-.PHONY: help run module trapping-module chaos test lint test-core sim mutants test-sim test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets clean packages
+.PHONY: help run module tool trapping-module chaos test lint test-core sim mutants test-sim test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets clean packages

@@ -35,6 +35,19 @@ impl Path {
         self.then(Segment::Word(word))
     }
 
+    /// Its steps, from the root.
+    #[cfg(feature = "cli")]
+    pub fn steps(&self) -> Vec<&Segment> {
+        let mut steps = Vec::new();
+        let mut path = self;
+        while let Some(step) = &path.0 {
+            steps.push(&step.1);
+            path = &step.0;
+        }
+        steps.reverse();
+        steps
+    }
+
     fn write(&self, f: &mut impl Write, to: Reader) -> fmt::Result {
         let Some(step) = &self.0 else {
             return f.write_str("policy");
@@ -50,6 +63,14 @@ impl Path {
             (Segment::Chosen(name, _), Reader::Person) => write!(f, "{dot}{name}"),
             (Segment::Chosen(_, position), Reader::Log) => write!(f, "{dot}#{position}"),
         }
+    }
+}
+
+#[cfg(feature = "cli")]
+impl Display for Path {
+    /// For the one who wrote the policy.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.write(f, Reader::Person)
     }
 }
 
@@ -92,6 +113,14 @@ enum Reader {
 }
 
 impl Problem {
+    /// What is wrong, for the one who wrote the policy, without the path.
+    #[cfg(feature = "cli")]
+    pub fn message(&self) -> String {
+        let whole = self.for_people().to_string();
+        let path = format!("{}: ", self.path);
+        whole.strip_prefix(&path).map(str::to_owned).unwrap_or(whole)
+    }
+
     /// For the one who wrote the policy.
     pub fn for_people(&self) -> impl Display + '_ {
         Rendered(self, Reader::Person)

@@ -22,6 +22,16 @@ pub fn classify(classes: &Classes, request: &dyn Request) -> Result<Class, Malfo
     class_of(classes, &Reading::new(request))
 }
 
+/// Which entry of `classes` sorts a request: the first that matches. For people who ask why.
+///
+/// # Errors
+/// As [`classify`], whatever the policy makes of it.
+#[cfg(feature = "cli")]
+pub fn matching(classes: &Classes, request: &dyn Request) -> Result<Option<usize>, Malformed> {
+    let found = first_match(classes, &Reading::new(request))?;
+    Ok(found.and_then(|found| classes.matches.iter().position(|class_match| std::ptr::eq(class_match, found))))
+}
+
 pub(crate) fn class_of(classes: &Classes, reading: &Reading) -> Result<Class, Malformed> {
     match first_match(classes, reading) {
         Ok(Some(ClassMatch { exempt: true, class, .. })) => Ok(Class::Exempt(*class)),

@@ -28,6 +28,15 @@ pub fn identify(rule: &Rule, request: &dyn Request) -> Identity {
     tenant_of(rule, &Reading::new(request))
 }
 
+/// The value that one source yields; an empty one is none. For people who ask why.
+///
+/// # Errors
+/// The request is to be refused: [`Identity::Malformed`] or [`Identity::Doubled`].
+#[cfg(feature = "cli")]
+pub fn value_of(source: &Source, request: &dyn Request) -> Result<Option<Vec<u8>>, Identity> {
+    Ok(value(source, &Reading::new(request))?.map(|value| value.to_vec()))
+}
+
 pub(crate) fn tenant_of(rule: &Rule, reading: &Reading) -> Identity {
     for source in &rule.sources {
         match value(source, reading) {

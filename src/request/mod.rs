@@ -97,3 +97,7 @@ impl<'r> Reading<'r> {
         value
     }
 }
+
+// For the tool, which tells people why.
+#[cfg(feature = "cli")]
+pub use {class::matching, identity::value_of};

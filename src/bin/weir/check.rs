@@ -1,0 +1,177 @@
+//! `weir check`: every error and warning of the policies in some files.
+
+use clap::{Args, ValueEnum};
+use weir::policy::{Policy, Tree};
+
+use crate::document::{Node, Place};
+use crate::found::{Clusters, Found, Host, LOOKED_FOR, policies};
+use crate::parse::read;
+use crate::report::{Located, Report, Severity, json};
+use crate::{Outcome, Output, Stop, input, warnings};
+
+/// How something is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+const AFTER: &str = "\
+Exit code: 0 nothing is wrong (there may be warnings), 1 something is, or with --deny-warnings there are warnings, 2 wrong \
+usage, or a file cannot be read.
+
+With --format json: an array of objects with file, line and column (from 1), severity (error, warning or note), policy \
+(which one of the file, or null), path (in the policy, or null) and message.";
+
+/// Check policies: all errors and warnings, with file, line and path.
+///
+/// A file holds a policy in YAML or JSON, or an Envoy configuration (a bootstrap, or a file of listeners or extension
+/// configurations) or Istio WasmPlugins with policies in them; several documents may stand in one file. Give an Envoy's
+/// files together, so that what one of them says is known for the others.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER)]
+pub struct Options {
+    /// Files to check; - is the standard input
+    #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    files: Vec<String>,
+
+    /// How to tell what was found
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+
+    /// Exit with 1 where there are warnings
+    #[arg(long)]
+    deny_warnings: bool,
+
+    /// Check that the environment variables that a policy names are set here; else they are taken to be set
+    #[arg(long)]
+    check_environment: bool,
+}
+
+pub fn run(options: &Options) -> Result<Output, Stop> {
+    let mut documents: Vec<(&String, Vec<Node>)> = Vec::new();
+    let mut all: Vec<Located> = Vec::new();
+    let mut clusters = Clusters::default();
+    for file in &options.files {
+        let text = input::file(file)?;
+        match read(&text, file.ends_with(".json")) {
+            Ok(nodes) => {
+                nodes.iter().for_each(|node| clusters.add(node));
+                documents.push((file, nodes));
+            }
+            Err(error) => all.push(located(file, None, Report::error(error.at, error.message))),
+        }
+    }
+    let mut count = 0_usize;
+    for (file, nodes) in documents {
+        let found: Vec<Found> = nodes.iter().flat_map(policies).collect();
+        if found.is_empty() && !nodes.iter().any(is_of_clusters) {
+            all.push(located(file, None, Report::error(Place { line: 1, column: 1 }, LOOKED_FOR.to_owned())));
+        }
+        count = count.saturating_add(found.len());
+        for found in found {
+            let reports = check(&found, &clusters, options.check_environment);
+            let mut of_policy: Vec<_> =
+                reports.into_iter().map(|report| located(file, found.name.clone(), report)).collect();
+            of_policy.sort_by_key(|located| located.report.at);
+            all.extend(of_policy);
+        }
+    }
+    let number = |severity| all.iter().filter(|located| located.report.severity == severity).count();
+    let (errors, warnings) = (number(Severity::Error), number(Severity::Warning));
+    let failed = errors > 0 || (options.deny_warnings && warnings > 0);
+    let text = match options.format {
+        Format::Json => json(&Tree::List(all.iter().map(Located::json).collect())),
+        Format::Text => {
+            let lines: String = all.iter().map(Located::line).collect();
+            lines
+                + &format!(
+                    "{}: {}, {}\n",
+                    many(count, "policy", "policies"),
+                    told(errors, "error"),
+                    told(warnings, "warning")
+                )
+        }
+    };
+    Ok(Output { text, outcome: if failed { Outcome::Found } else { Outcome::Fine } })
+}
+
+/// Whether a document has its place beside those with policies: what a bootstrap says of clusters is used.
+fn is_of_clusters(document: &Node) -> bool {
+    document.get("static_resources").is_some() || document.get("dynamic_resources").is_some()
+}
+
+fn located(file: &str, policy: Option<String>, report: Report) -> Located {
+    let file = if file == "-" { "<stdin>" } else { file };
+    Located { file: file.to_owned(), policy, report }
+}
+
+fn many(count: usize, one: &str, several: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {several}") }
+}
+
+fn told(count: usize, word: &str) -> String {
+    if count == 0 { format!("no {word}s") } else { many(count, word, &format!("{word}s")) }
+}
+
+/// Checks one policy.
+fn check(found: &Found, clusters: &Clusters, real: bool) -> Vec<Report> {
+    let mut reports = warnings::of_host(&found.host);
+    let node = match &found.policy {
+        Ok(node) => node,
+        Err(error) => {
+            reports.push(Report::error(error.at, error.message.clone()));
+            return reports;
+        }
+    };
+    match Policy::from_tree(&node.tree(), &|name| variable(name, real)) {
+        Ok(policy) => reports.extend(warnings::of(&policy, node, &found.host, clusters)),
+        Err(problems) => reports.extend(problems.iter().map(|problem| Report::of(problem, node))),
+    }
+    reports.extend(variables(node, &found.host, real));
+    reports
+}
+
+/// The value of a variable, or, where the machine is not to be asked, one that stands for it.
+fn variable(name: &str, real: bool) -> Option<String> {
+    if real { std::env::var(name).ok() } else { Some("set".to_owned()) }
+}
+
+/// What is to be said of the environment variables that a policy names.
+fn variables(node: &Node, host: &Host, real: bool) -> Vec<Report> {
+    let mut reports = Vec::new();
+    for (path, name) in named_variables(node) {
+        let (given, how) = match host {
+            Host::File => (None, ""),
+            Host::Envoy(envoy) => (Some(&envoy.variables), "vm_config.environment_variables.host_env_keys"),
+            Host::Istio(istio) => (Some(&istio.variables), "vmConfig.env, as {name: NAME, valueFrom: HOST}"),
+        };
+        let is_given = given.is_none_or(|given| given.iter().any(|known| known == name.1));
+        if !is_given {
+            let message = format!(
+                "{:?} is not handed to the module, which refuses the policy without it; add it to {how}",
+                name.1
+            );
+            reports.push(Report { at: name.0, severity: Severity::Error, path: Some(path), message });
+        } else if !real {
+            let message =
+                format!("{:?} is taken to be set where the proxy runs; --check-environment looks for it here", name.1);
+            reports.push(Report { at: name.0, severity: Severity::Note, path: Some(path), message });
+        }
+    }
+    reports
+}
+
+/// The variables that a policy names: the path of each field, where it stands, and what it says.
+pub fn named_variables(node: &Node) -> Vec<(String, (Place, &str))> {
+    let limiters = node.get("limiters").map(Node::pairs).unwrap_or_default().iter();
+    let of_limiters =
+        limiters.map(|(key, limiter)| (format!("limiters.{}.auth_env", key.text), limiter.get("auth_env")));
+    std::iter::once(("hash_secret_env".to_owned(), node.get("hash_secret_env")))
+        .chain(of_limiters)
+        .filter_map(|(path, field)| field.and_then(|field| Some((path, (field.at, field.text()?)))))
+        .collect()
+}

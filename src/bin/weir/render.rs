@@ -1,0 +1,270 @@
+//! `weir render`: a policy as a host wants it: Envoy's filter, or Istio's WasmPlugin.
+
+use clap::{Args, ValueEnum};
+use weir::policy::{Policy, Tree};
+
+use crate::check::named_variables;
+use crate::document::Node;
+use crate::found::{Found, choose, policies};
+use crate::parse::read;
+use crate::report::{Located, Report, number, object, text};
+use crate::{Outcome, Output, Stop, input, yaml};
+
+/// Where the module runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum HostName {
+    /// The HTTP filter and the limiter's cluster
+    Envoy,
+    /// A WasmPlugin
+    Istio,
+}
+
+const AFTER: &str = "\
+Exit code: 0 rendered, 1 the policy has errors, 2 wrong usage, or a file cannot be read.";
+
+/// Render a policy for a host: Envoy's HTTP filter with the limiter's cluster, or Istio's WasmPlugin.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER)]
+pub struct Options {
+    /// A file with a policy, as for weir check
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    file: String,
+
+    /// For which host
+    #[arg(long, value_name = "HOST")]
+    host: HostName,
+
+    /// Which policy of the file: its number, from 1, or a part of its name
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
+
+    /// Name of the filter, or of the WasmPlugin
+    #[arg(long, value_name = "NAME", default_value = "weir")]
+    name: String,
+
+    /// Where the limiter (Webdis) listens. Envoy: of the cluster. Istio: a service and its port, which names the cluster
+    #[arg(long, value_name = "HOST:PORT")]
+    limiter: Option<String>,
+
+    /// Envoy: where the module is
+    #[arg(long, value_name = "FILE", default_value = "/etc/envoy/weir.wasm", value_hint = clap::ValueHint::FilePath)]
+    module: String,
+
+    /// Istio, needed: where the module is, such as oci://registry.example.com/weir:1
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+
+    /// Istio: SHA-256 of the module, or of the manifest of an image
+    #[arg(long, value_name = "HEX")]
+    sha256: Option<String>,
+
+    /// Istio: namespace of the WasmPlugin; in the root namespace, istio-system, it holds for all
+    #[arg(long, value_name = "NAMESPACE", default_value = "istio-system")]
+    namespace: String,
+
+    /// Istio: labels of the workloads, such as istio=ingressgateway; without any, all of the namespace
+    #[arg(long = "selector", value_name = "KEY=VALUE")]
+    selectors: Vec<String>,
+}
+
+pub fn run(options: &Options) -> Result<Output, Stop> {
+    let document = input::file(&options.file)?;
+    let nodes = read(&document, options.file.ends_with(".json"))
+        .map_err(|error| Stop(format!("{}:{}:{}: {}", options.file, error.at.line, error.at.column, error.message)))?;
+    let found = choose(&options.file, nodes.iter().flat_map(policies).collect(), options.policy.as_deref())?;
+    let node = match &found.policy {
+        Ok(node) => node,
+        Err(error) => return Ok(refused(&options.file, &found, vec![Report::error(error.at, error.message.clone())])),
+    };
+    let policy = match Policy::from_tree(&node.tree(), &|_| Some("set".to_owned())) {
+        Ok(policy) => policy,
+        Err(problems) => {
+            let reports = problems.iter().map(|problem| Report::of(problem, node)).collect();
+            return Ok(refused(&options.file, &found, reports));
+        }
+    };
+    let text = match options.host {
+        HostName::Envoy => options.envoy(&policy, node)?,
+        HostName::Istio => options.istio(node)?,
+    };
+    Ok(Output { text, outcome: Outcome::Fine })
+}
+
+/// A policy that is not valid: its errors, as `weir check` tells them.
+pub fn refused(file: &str, found: &Found, mut reports: Vec<Report>) -> Output {
+    reports.sort_by_key(|report| report.at);
+    let file = if file == "-" { "<stdin>" } else { file };
+    let line = |report| Located { file: file.to_owned(), policy: found.name.clone(), report }.line();
+    Output { text: reports.into_iter().map(line).collect(), outcome: Outcome::Found }
+}
+
+/// The variables that a policy names, each once.
+fn variables(node: &Node) -> Vec<String> {
+    let mut variables: Vec<String> = Vec::new();
+    for (_, (_, name)) in named_variables(node) {
+        if !variables.iter().any(|known| known == name) {
+            variables.push(name.to_owned());
+        }
+    }
+    variables
+}
+
+fn list(items: impl IntoIterator<Item = Tree>) -> Tree {
+    Tree::List(items.into_iter().collect())
+}
+
+impl Options {
+    /// See envoy/listener.yaml and envoy/bootstrap.yaml, where each word has its reason.
+    fn envoy(&self, policy: &Policy, node: &Node) -> Result<String, Stop> {
+        let (host, port) = match &self.limiter {
+            Some(limiter) => address(limiter)?,
+            None => ("127.0.0.1", 7379),
+        };
+        let mut vm = vec![
+            ("vm_id".to_owned(), text("weir")),
+            ("runtime".to_owned(), text("envoy.wasm.runtime.v8")),
+            ("code".to_owned(), object([("local", object([("filename", text(&self.module))]))])),
+        ];
+        let variables = variables(node);
+        if !variables.is_empty() {
+            let keys = list(variables.into_iter().map(text));
+            vm.push(("environment_variables".to_owned(), object([("host_env_keys", keys)])));
+        }
+        let config = object([
+            ("name", text(&self.name)),
+            ("failure_policy", text("FAIL_RELOAD")),
+            ("reload_config", object([("backoff", object([("base_interval", text("0.1s"))]))])),
+            ("vm_config", Tree::Map(vm)),
+            ("configuration", configuration(&node.tree())),
+        ]);
+        let filter = object([
+            ("name", text(&self.name)),
+            (
+                "typed_config",
+                object([
+                    ("@type", text("type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm")),
+                    ("config", config),
+                ]),
+            ),
+        ]);
+        let kind = if host.parse::<std::net::IpAddr>().is_ok() { "STATIC" } else { "STRICT_DNS" };
+        let most = |word| (word, number(65_536));
+        let thresholds = object([
+            ("priority", text("DEFAULT")),
+            most("max_connections"),
+            most("max_pending_requests"),
+            most("max_requests"),
+        ]);
+        let socket = object([("address", text(host)), ("port_value", number(port))]);
+        let endpoint = object([("endpoint", object([("address", object([("socket_address", socket)]))]))]);
+        let cluster = object([
+            ("name", text(&policy.limiter.cluster)),
+            ("type", text(kind)),
+            ("connect_timeout", text("0.25s")),
+            ("circuit_breakers", object([("thresholds", list([thresholds]))])),
+            (
+                "load_assignment",
+                object([
+                    ("cluster_name", text(&policy.limiter.cluster)),
+                    ("endpoints", list([object([("lb_endpoints", list([endpoint]))])])),
+                ]),
+            ),
+        ]);
+        Ok(format!(
+            "# Into http_filters of the connection manager, before envoy.filters.http.router.\n\
+             http_filters:\n{}\
+             # Into static_resources.clusters. No retries there: a call that is made twice takes twice.\n\
+             clusters:\n{}",
+            yaml::write(&list([filter]), 2),
+            yaml::write(&list([cluster]), 2),
+        ))
+    }
+
+    fn istio(&self, node: &Node) -> Result<String, Stop> {
+        let url = self.url.as_deref().unwrap_or_default();
+        if !["oci://", "http://", "https://", "file://"].iter().any(|scheme| url.starts_with(scheme)) {
+            // Istio takes another one for no module at all, and lets everything pass.
+            let wanted = "--url: write where the module is, with oci://, https://, http:// or file://";
+            return Err(Stop(wanted.to_owned()));
+        }
+        let mut policy = node.tree();
+        if let Some(limiter) = &self.limiter {
+            let (host, port) = address(limiter)?;
+            name_cluster(&mut policy, &format!("outbound|{port}||{host}"), host);
+        }
+        let mut spec = Vec::new();
+        let mut push = |word: &str, tree| spec.push((word.to_owned(), tree));
+        let labels = self.selectors.iter().map(|selector| match selector.split_once('=') {
+            Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), text(value))),
+            _ => Err(Stop(format!("--selector: {selector:?} is no label; write key=value"))),
+        });
+        let labels = labels.collect::<Result<Vec<_>, Stop>>()?;
+        if !labels.is_empty() {
+            push("selector", object([("matchLabels", Tree::Map(labels))]));
+        }
+        push("url", text(url));
+        if let Some(sha256) = &self.sha256 {
+            push("sha256", text(sha256));
+        }
+        push("failStrategy", text("FAIL_RELOAD"));
+        let env = variables(node).into_iter().map(|name| object([("name", text(name)), ("valueFrom", text("HOST"))]));
+        let env: Vec<Tree> = env.collect();
+        if !env.is_empty() {
+            push("vmConfig", object([("env", Tree::List(env))]));
+        }
+        push("pluginConfig", policy);
+        let plugin = object([
+            ("apiVersion", text("extensions.istio.io/v1alpha1")),
+            ("kind", text("WasmPlugin")),
+            ("metadata", object([("name", text(&self.name)), ("namespace", text(&self.namespace))])),
+            ("spec", Tree::Map(spec)),
+        ]);
+        Ok(yaml::write(&plugin, 0))
+    }
+}
+
+/// A policy as Envoy hands it on: a Struct, or JSON in a text where a number of it would become a text in one.
+fn configuration(policy: &Tree) -> Tree {
+    let (kind, value) = match has_large_number(policy) {
+        false => ("Struct", policy.clone()),
+        true => ("StringValue", text(serde_json::to_string(policy).unwrap_or_default())),
+    };
+    object([("@type", text(format!("type.googleapis.com/google.protobuf.{kind}"))), ("value", value)])
+}
+
+fn has_large_number(tree: &Tree) -> bool {
+    match tree {
+        Tree::Int(number) => i32::try_from(*number).is_err(),
+        Tree::List(items) => items.iter().any(has_large_number),
+        Tree::Map(pairs) => pairs.iter().any(|(_, value)| has_large_number(value)),
+        _ => false,
+    }
+}
+
+/// A host and a port.
+fn address(text: &str) -> Result<(&str, u16), Stop> {
+    let parts = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    let (host, port) = parts.filter(|(host, port)| !host.is_empty() && *port > 0).ok_or_else(|| {
+        Stop(format!("--limiter: {text:?} is no host and port; write webdis.infra.svc.cluster.local:7379"))
+    })?;
+    Ok((host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host), port))
+}
+
+/// Puts a cluster's name into a policy, and, where it has no authority, the host's.
+fn name_cluster(policy: &mut Tree, cluster: &str, host: &str) {
+    let Tree::Map(pairs) = policy else {
+        return;
+    };
+    let limiters = pairs.iter_mut().filter(|(key, _)| key == "limiters").filter_map(|(_, limiters)| match limiters {
+        Tree::Map(limiters) => Some(limiters),
+        _ => None,
+    });
+    for (_, limiter) in limiters.flatten() {
+        if let Tree::Map(fields) = limiter {
+            fields.iter_mut().filter(|(key, _)| key == "cluster").for_each(|(_, value)| *value = text(cluster));
+            if !fields.iter().any(|(key, _)| key == "authority") {
+                fields.push(("authority".to_owned(), text(host)));
+            }
+        }
+    }
+}
