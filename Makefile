@@ -43,7 +43,7 @@ test: lint test-core test-sim test-system test-fuzz ## Everything that must hold
 lint: packages ## Format and clippy, natively and for wasm
 	$(call say,format and clippy)
 	@cargo fmt --all --check
-	@cargo clippy --quiet --workspace --all-targets -- -D warnings
+	@cargo clippy --quiet --workspace --all-targets --features weir/cli -- -D warnings
 	@cargo clippy --quiet --package weir --lib --target wasm32-wasip1 -- -D warnings
 	@cargo clippy --quiet --package weir --lib --test core --target wasm32-unknown-unknown -- -D warnings
 
@@ -62,7 +62,7 @@ chaos: module trapping-module $(ENVOY) ## Break everything under steady load, le
 
 test-system: module trapping-module $(ENVOY) ## The script in Redis, the filter on a fake host, the module in real Envoys, the README
 	$(call say,policies, the script, the fake host, real Envoys, the README)
-	@cargo test --workspace --exclude weir-sim --lib --tests --examples
+	@cargo test --workspace --exclude weir-sim --features weir/cli --lib --tests --examples
 
 SIM = cargo run --quiet --profile sim --package weir-sim --bin sim --
 

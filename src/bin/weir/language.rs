@@ -258,7 +258,7 @@ pub static TEXTS: [&Text; 14] = [
 
 static ANY_TEXT: Text = Text { name: "text", wanted: "a text", pattern: "", except: &[] };
 
-/// A field without examples.
+/// A field without examples. Those of objects stand in its meaning, for editors offer them without a name.
 const fn field(word: &'static str, value: Value, presence: Presence, doc: &'static str) -> Field {
     Field { word, value, presence, doc, examples: &[] }
 }
@@ -312,10 +312,7 @@ pub static POLICY: Object = object(
             ),
             &[r#""WEIR_HASH_SECRET""#],
         ),
-        with_examples(
-            field("limiters", Value::Map(&LIMITERS), Required, "Where tokens come from: exactly one, by its name."),
-            &[r#"{"main": {"transport": "webdis", "cluster": "webdis"}}"#],
-        ),
+        field("limiters", Value::Map(&LIMITERS), Required, "Where tokens come from: exactly one, by its name."),
         field("paths", Value::Object(&PATHS), Parts, "What the servers behind take for one path."),
         field(
             "classes",
@@ -384,9 +381,14 @@ static BREAKER: Object = object(
     "limiters.NAME.breaker",
     "When a limiter is left alone.",
     &[
-        field("failures", Integer(1, i64::MAX), Default("5"), "After so many failed calls,"),
-        field("within", Duration(10, 60_000), Default(r#""1s""#), "within this time, it is left alone,"),
-        field("probe_every", Duration(10, 60_000), Default(r#""200ms""#), "but for one call in this time."),
+        field("failures", Integer(1, i64::MAX), Default("5"), "After so many failed calls it is left alone."),
+        field("within", Duration(10, 60_000), Default(r#""1s""#), "The time within which they fail."),
+        field(
+            "probe_every",
+            Duration(10, 60_000),
+            Default(r#""200ms""#),
+            "How often a limiter that is left alone is asked again.",
+        ),
     ],
 );
 
@@ -472,18 +474,17 @@ static MATCH: Object = Object {
             ),
             &[r#""api.example.com""#, r#""*.example.com""#],
         ),
-        with_examples(
-            field(
-                "headers",
-                Value::Map(&HEADERS),
-                Optional("any"),
-                "What must hold of headers, by name in lower case.",
-            ),
-            &[r#"{"x-beta": {"exact": "1"}}"#],
+        field(
+            "headers",
+            Value::Map(&HEADERS),
+            Optional("any"),
+            "What must hold of headers, by name in lower case: `x-beta: {exact: '1'}`.",
         ),
-        with_examples(
-            field("query", Value::Map(&QUERY), Optional("any"), "What must hold of parameters of the query, by name."),
-            &[r#"{"v": {"exact": "2"}}"#],
+        field(
+            "query",
+            Value::Map(&QUERY),
+            Optional("any"),
+            "What must hold of parameters of the query, by name: `debug: {present: true}`.",
         ),
         field(
             "grpc",
@@ -618,7 +619,7 @@ static RULE: Object = Object {
                 Required,
                 "How much: one limit, or limits by tier (the keys that `tier` names) and class.",
             ),
-            &[r#""100/m""#, r#"{"free": "60/m", "gold": {"default": "600/m", "export": "10/m"}}"#],
+            &[r#""100/m""#],
         ),
         field(
             "on_error",
@@ -680,9 +681,11 @@ static TIER: Object = object(
             ),
             &[r#"[{"header": {"name": "x-plan", "trusted": true}}]"#],
         ),
-        with_examples(
-            field("tenants", Value::Map(&TENANTS), Default("{}"), "The tier of single tenants; wins over the sources."),
-            &[r#"{"user.acme": "gold"}"#],
+        field(
+            "tenants",
+            Value::Map(&TENANTS),
+            Default("{}"),
+            "The tier of single tenants, such as `user.acme: gold`; wins over the sources.",
         ),
         field("default", Value::Text(&NAME), Required, "The tier of everyone else: a key of `limits`."),
     ],

@@ -163,7 +163,9 @@ impl Defs {
             Value::Text(kind) => self.named(kind.name, |_| text_of(kind)),
             Value::Limit => {
                 let wanted = "write requests/period with s, m, h or d, such as 10/m".to_owned();
-                patterned(limit_pattern(1), wanted)
+                let mut keywords = patterned(limit_pattern(), wanted);
+                keywords.push(("examples", texts(["60/m"])));
+                keywords
             }
             Value::Object(object) => self.named(object.name, |defs| defs.object(object)),
             Value::List(of, least, most) => {
@@ -324,21 +326,24 @@ impl Defs {
         ]
     }
 
-    /// Limits of which a part can be lent.
+    /// Limits of which a part can be lent. Items of a list do not refer to the whole: editors that complete lists would
+    /// go round in circles.
     fn lent(&mut self) -> Tree {
-        let keywords = self.named("lent", |_| {
-            let least = |word| map([("properties", map([(word, map([("minimum", Tree::Int(2))]))]))]);
+        let limit = map(self.named("lent_limit", |_| {
+            let two = |word| map([(word, map([("minimum", Tree::Int(2))]))]);
             let no_burst = map([("not", map([("required", texts(["burst"]))]))]);
             let wanted = "raise the burst to at least 2, or write mode: exact; a burst of 1 cannot be lent";
             vec![
                 ("pattern", text("^(?!0*1/[smhd]$)")),
                 ("patternErrorMessage", text(wanted)),
-                ("items", refers("lent")),
-                ("properties", map([("burst", map([("minimum", Tree::Int(2))]))])),
-                ("additionalProperties", refers("lent")),
+                ("properties", two("burst")),
                 ("if", no_burst),
-                ("then", least("requests")),
+                ("then", map([("properties", two("requests"))])),
             ]
+        }));
+        let keywords = self.named("lent", |_| {
+            let all_of = Tree::List(vec![limit.clone()]);
+            vec![("allOf", all_of), ("items", limit), ("additionalProperties", refers("lent"))]
         });
         map(keywords)
     }
@@ -496,8 +501,8 @@ fn duration(from: u64, to: u64, wanted: &str) -> Keywords {
 }
 
 /// Requests of a text are its burst, too: times the period in milliseconds it stays below 2^53.
-fn limit_pattern(least: u64) -> String {
-    let per = |(unit, size): (&str, u64)| format!("{}/{unit}", integers(least, ((1 << 53) - 1) / size));
+fn limit_pattern() -> String {
+    let per = |(unit, size): (&str, u64)| format!("{}/{unit}", integers(1, ((1 << 53) - 1) / size));
     let units: Vec<_> = UNITS.into_iter().skip(1).map(per).collect();
     format!("^0*(?:{})$", units.join("|"))
 }
