@@ -706,6 +706,17 @@ fn each_limit_is_as_large_as_both_say() {
         let least = if mode == "lease" { 2 } else { 1 };
         let tree = with(&tree, &rule, "mode", Some(Tree::Text(mode.to_owned())));
         for (unit, ms) in [("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000_u64)] {
+            for (burst, is_taken) in [(0, false), (least - 1, false), (least, true)] {
+                for text in [
+                    format!("{{requests: {burst}, per: 1{unit}}}"),
+                    format!("{{requests: 5, per: 1{unit}, burst: {burst}}}"),
+                    format!("{{default: {{requests: {burst}, per: 1{unit}}}}}"),
+                    format!("{{default: {{default: [5/s, {{requests: {burst}, per: 2{unit}}}]}}}}"),
+                ] {
+                    let tree = with(&tree, &rule, "limits", Some(yaml(&text)));
+                    assert_eq!((decode(&tree).is_ok(), schema.takes(&tree)), (is_taken, is_taken), "{mode}, {text}");
+                }
+            }
             let most = ((1 << 53) - 1) / ms;
             for (requests, is_taken) in [(0, false), (least - 1, false), (least, true), (most, true), (most + 1, false)]
             {
