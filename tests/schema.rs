@@ -3,9 +3,9 @@
 //! `WEIR_BLESS=1 cargo test --features cli --test schema` writes the schema and the tables anew.
 #![cfg(not(target_arch = "wasm32"))]
 
-#[path = "../src/bin/weir/language.rs"]
+#[path = "../src/bin/weir/language/mod.rs"]
 mod language;
-#[path = "../src/bin/weir/schema.rs"]
+#[path = "../src/bin/weir/schema/mod.rs"]
 mod schema;
 
 use std::collections::{BTreeMap, BTreeSet};
