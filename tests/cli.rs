@@ -327,7 +327,7 @@ fn explain_names_the_buckets_that_the_core_asks() {
             let output = weir(Path::new(ROOT), &args, &[SECRET], headers_file.as_bytes());
             assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
             let explained = Tree::from_json(&output.stdout).expect("JSON");
-            let Ruling::Ask(asks) = judge(&policy, &Sent(headers)) else { continue };
+            let Ruling::Ask(asks) = judge(&policy, &Sent(headers)).ruling else { continue };
             let wanted: Vec<(Tree, Tree)> = asks
                 .iter()
                 .map(|ask| (Tree::Text(ask.key.clone()), Tree::Int(ask.limit.burst().try_into().expect("small"))))

@@ -22,10 +22,12 @@ mod found;
 mod given;
 mod input;
 mod json;
+mod language;
 mod parse;
 mod render;
 mod report;
 mod scalar;
+mod schema;
 mod told;
 mod warnings;
 mod yaml;
@@ -49,6 +51,12 @@ enum Command {
     Check(check::Options),
     Explain(explain::Options),
     Render(render::Options),
+    /// Print the JSON Schema of a policy, from which editors complete and check
+    Schema {
+        /// Print tables of every word, in Markdown, instead
+        #[arg(long)]
+        tables: bool,
+    },
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -82,6 +90,9 @@ fn main() -> ExitCode {
         Command::Check(options) => check::run(options),
         Command::Explain(options) => explain::run(options),
         Command::Render(options) => render::run(options),
+        Command::Schema { tables } => {
+            Ok(Output { text: if *tables { schema::tables() } else { schema::json() }, outcome: Outcome::Fine })
+        }
         Command::Completions { shell } => Ok(completions(*shell)),
         Command::Man => man(),
     };

@@ -1,0 +1,214 @@
+//! The rules of a policy, and their limits.
+
+use super::Presence::{Default, Optional, Parts, Required};
+use super::Value::{Boolean, Duration, Either, Integer, List, Named, Seconds, Sources, Tenths, Word};
+use super::texts::{ENTRY_NAME, HEADER_NAME, NAME, TENANT};
+use super::{ANY_NUMBER, Case, Choice, Map, Object, Place, Value, field, object, with_examples};
+
+pub static RULE: Object = Object {
+    name: "rule",
+    place: "rules[]",
+    doc: "What is limited, and how.",
+    fields: &[
+        with_examples(
+            field("name", Value::Text(&NAME), Required, "Its name, which no other rule has; it stands in Redis keys."),
+            &[r#""per-user""#],
+        ),
+        field("limiter", Value::Text(&NAME), Optional("the only one"), "The limiter that it asks."),
+        with_examples(
+            field(
+                "key",
+                Sources(Place::Key),
+                Required,
+                "Who is limited: the first source that yields a value names the tenant.",
+            ),
+            &[
+                r#"[{"header": {"name": "x-user-id", "as": "user", "trusted": true}}]"#,
+                r#"[{"client_ip": {"from": "host"}}]"#,
+            ],
+        ),
+        field(
+            "missing",
+            Either(&[
+                Word(&[("deny", "the request is refused with 403"), ("skip", "the rule does not look at it")]),
+                Value::Object(&MISSING),
+            ]),
+            Default(r#"{"as": "anonymous"}"#),
+            "What happens where no source yields a value.",
+        ),
+        field(
+            "tier",
+            Value::Object(&TIER),
+            Optional("`limits` has no tiers, or the one tier `default`"),
+            "Which tenants have which limits.",
+        ),
+        field(
+            "algorithm",
+            Word(&[("token_bucket", "the only one")]),
+            Default(r#""token_bucket""#),
+            "How it is counted.",
+        ),
+        field(
+            "mode",
+            Word(&[
+                ("exact", "Redis grants every request"),
+                ("lease", "Redis lends tokens to proxies and counts what is lent"),
+                ("async", "a proxy spends first and tells Redis later"),
+                ("local", "each proxy has its share and asks nobody"),
+            ]),
+            Default(r#""lease""#),
+            "Where its tokens are.",
+        ),
+        field("lease", Value::Object(&LEASE), Parts, "How a proxy borrows."),
+        field(
+            "sync_interval",
+            Duration(10, 60_000),
+            Default(r#""1s""#),
+            "How often a proxy tells Redis what it has spent.",
+        ),
+        with_examples(
+            field(
+                "limits",
+                Named("limits", &LIMITS),
+                Required,
+                "How much: one limit, or limits by tier (the keys that `tier` names) and class.",
+            ),
+            &[r#""100/m""#],
+        ),
+        field(
+            "on_error",
+            Word(&[
+                ("allow", "it passes"),
+                ("deny", "503 with Retry-After"),
+                ("local", "the proxy's own bucket decides"),
+            ]),
+            Required,
+            "What a request gets when the limiter fails. There is no default: choose.",
+        ),
+        field(
+            "overrides",
+            Value::Map(&OVERRIDES),
+            Default("{}"),
+            "Limits of single tenants, as in `limits`, without tiers; they win over the tier.",
+        ),
+        field("shadow_mode", Boolean, Default("false"), "It counts what it would refuse, and refuses nothing."),
+        field(
+            "idempotency",
+            Value::Object(&IDEMPOTENCY),
+            Optional("each takes"),
+            "A request that is sent again takes nothing again.",
+        ),
+    ],
+    cases: &[
+        Case { field: "mode", is: r#""exact""#, by_default: false, needs: &[], refuses: &["lease", "sync_interval"] },
+        Case { field: "mode", is: r#""lease""#, by_default: true, needs: &[], refuses: &["sync_interval"] },
+        Case { field: "mode", is: r#""async""#, by_default: false, needs: &[], refuses: &["lease"] },
+        Case {
+            field: "mode",
+            is: r#""local""#,
+            by_default: false,
+            needs: &[],
+            refuses: &["lease", "sync_interval", "on_error"],
+        },
+    ],
+    choice: Choice::Free,
+};
+
+static MISSING: Object = object(
+    "missing",
+    "rules[].missing",
+    "Requests that name no tenant share the bucket of one.",
+    &[with_examples(field("as", Value::Text(&NAME), Required, "The tenant is `none.` and this."), &[r#""anonymous""#])],
+);
+
+static TIER: Object = object(
+    "tier",
+    "rules[].tier",
+    "Which tenants have which limits.",
+    &[
+        with_examples(
+            field(
+                "sources",
+                Sources(Place::Tier),
+                Optional("none is asked"),
+                "The first that yields a value names the tier; each must be trusted.",
+            ),
+            &[r#"[{"header": {"name": "x-plan", "trusted": true}}]"#],
+        ),
+        field(
+            "tenants",
+            Value::Map(&TENANTS),
+            Default("{}"),
+            "The tier of single tenants, such as `user.acme: gold`; wins over the sources.",
+        ),
+        field("default", Value::Text(&NAME), Required, "The tier of everyone else: a key of `limits`."),
+    ],
+);
+
+static TENANTS: Map = Map { keys: &TENANT, of: Value::Text(&NAME), least: 0, most: ANY_NUMBER, needs: None };
+
+static OVERRIDES: Map =
+    Map { keys: &TENANT, of: Named("tier_limits", &TIER_LIMITS), least: 0, most: ANY_NUMBER, needs: None };
+
+static LEASE: Object = object(
+    "lease",
+    "rules[].lease",
+    "How a proxy borrows.",
+    &[
+        field("life", Duration(1000, 3_600_000), Default(r#""300s""#), "How long a small lease lives at least."),
+        field("lend", Tenths(1, 9), Default("0.5"), "The part of the burst that may be lent freely."),
+    ],
+);
+
+static IDEMPOTENCY: Object = object(
+    "idempotency",
+    "rules[].idempotency",
+    "How a request that is sent again is known.",
+    &[
+        with_examples(
+            field("header", Value::Text(&HEADER_NAME), Required, "The header that names a request."),
+            &[r#""idempotency-key""#, r#""x-request-id""#],
+        ),
+        field("keep", Duration(1000, 86_400_000), Default(r#""10m""#), "For how long it is known."),
+    ],
+);
+
+/// By tier; an object with a word of a limit is a limit.
+static LIMITS: Value = Either(&[Named("entry", &ENTRY), Value::Map(&BY_TIER)]);
+
+static BY_TIER: Map =
+    Map { keys: &ENTRY_NAME, of: Named("tier_limits", &TIER_LIMITS), least: 1, most: ANY_NUMBER, needs: None };
+
+/// By class.
+static TIER_LIMITS: Value = Either(&[Named("entry", &ENTRY), Value::Map(&BY_CLASS)]);
+
+static BY_CLASS: Map =
+    Map { keys: &ENTRY_NAME, of: Named("entry", &ENTRY), least: 1, most: ANY_NUMBER, needs: Some("default") };
+
+static ENTRY: Value = Either(&[
+    Named("limit", &ONE_LIMIT),
+    List(&Named("limit", &ONE_LIMIT), 1, 4),
+    Word(&[("deny", "403"), ("unlimited", "no limit")]),
+]);
+
+static ONE_LIMIT: Value = Either(&[Value::Limit, Value::Object(&LIMIT)]);
+
+/// Levels of a bucket are exact in a double: burst x period in milliseconds, and requests, stay below 2^53.
+static LIMIT: Object = object(
+    "limit_object",
+    "limit",
+    "So many requests per period, and at most so many at once; burst × `per` in milliseconds stays below 2^53.",
+    &[
+        field("requests", Integer(1, 9_007_199_254_740_991), Required, "How many come back per period."),
+        with_examples(
+            field("per", Seconds(1, 2_678_400), Required, "The period, in whole seconds."),
+            &[r#""1m""#, r#""1h""#],
+        ),
+        field(
+            "burst",
+            Integer(1, 9_007_199_254_740),
+            Optional("as `requests`"),
+            "How many at once; with `mode: lease` 2 at least.",
+        ),
+    ],
+);
