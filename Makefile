@@ -11,9 +11,11 @@ ENVOY_VERSION := 1.40.0
 BINDGEN_VERSION := $(shell sed -n '/^name = "wasm-bindgen"$$/{n;s/^version = "\(.*\)"$$/\1/p}' Cargo.lock)
 ENVOY := $(TOOLS)/envoy/$(ENVOY_VERSION).installed
 BINDGEN := $(TOOLS)/wasm-bindgen/$(BINDGEN_VERSION).installed
+PROMTOOL := $(TOOLS)/promtool
 
 MODULE := target/wasm32-wasip1/release/weir.wasm
 export WEIR_ENVOY := $(abspath $(TOOLS)/envoy/bin/envoy)
+export WEIR_PROMTOOL := $(abspath $(PROMTOOL))
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER := $(abspath $(TOOLS)/wasm-bindgen/bin/wasm-bindgen-test-runner)
 
 FUZZ_TARGETS := policy request reply table
@@ -64,8 +66,8 @@ trapping-module: packages
 chaos: module trapping-module $(ENVOY) ## Break everything under steady load, lend to three Envoys, and send a million tenants: 12 minutes
 	@WEIR_CHAOS=1 WEIR_TENANTS=1000000 cargo test --test envoy -- --nocapture --test-threads=1 chaos:: trap:: lease:: memory_is
 
-test-system: module trapping-module $(ENVOY) ## The script in Redis, the filter on a fake host, the module in real Envoys, the tool, the README
-	$(call say,policies, the script, the fake host, real Envoys, the README)
+test-system: module trapping-module $(ENVOY) $(PROMTOOL) ## The script in Redis, the filter on a fake host, the module in real Envoys, alerts, the tool, the README
+	$(call say,policies, the script, the fake host, real Envoys, alerts, the tool, the README)
 	@cargo test --workspace --exclude weir-sim --lib --tests --examples --features weir/cli
 
 SIM = cargo run --quiet --profile sim --package weir-sim --bin sim --
@@ -128,5 +130,16 @@ $(BINDGEN): | packages
 	$(call say,installing wasm-bindgen $(BINDGEN_VERSION) into $(TOOLS) (about 3 minutes))
 	@cargo install --quiet wasm-bindgen-cli --version $(BINDGEN_VERSION) --root $(TOOLS)/wasm-bindgen --force
 	@touch $@
+
+# Of Debian's package no more than the one program, so that no server is started; for that nobody has to be root. Where
+# apt's lists are old or there are none, lists of our own are used.
+$(PROMTOOL): | packages
+	$(call say,installing promtool into $(TOOLS) (19 MB))
+	@mkdir -p $(TOOLS); dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd "$$dir"; mkdir -p lists/partial cache; \
+	own="-o Dir::State::Lists=$$dir/lists -o Dir::Cache=$$dir/cache -o APT::Sandbox::User="; \
+	apt-get download -qq -o APT::Sandbox::User= prometheus 2>/dev/null || \
+	  { apt-get update -qq $$own; apt-get download -qq $$own prometheus; }; \
+	dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool; \
+	mv usr/bin/promtool $(abspath $(PROMTOOL)); touch $(abspath $(PROMTOOL))
 
 .PHONY: help run module tool trapping-module chaos test lint test-core sim mutants test-sim test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets clean packages

@@ -30,15 +30,19 @@ pub(super) struct Meters {
     limiter: String,
     /// By what they count, in order: the metric, and its parts as numbers.
     defined: RefCell<Vec<(Counted, Option<u32>)>>,
-    breaker: Option<u32>,
-    is_open: Cell<bool>,
-    degraded: Option<u32>,
+    breaker: Flag,
+    degraded: Flag,
     degraded_at: Cell<Option<Ms>>,
-    conflicts: Cell<u64>,
     requests: Cell<u32>,
 }
 
 type Counted = [u32; 5];
+
+/// A gauge that is 0 or 1. It is the whole proxy's, and outlives the plan and the worker that have written it.
+struct Flag {
+    id: Option<u32>,
+    told: Cell<Option<bool>>,
+}
 
 // Which metric, as the first number of `Counted`.
 const DECISIONS: u32 = 0;
@@ -55,20 +59,18 @@ impl Meters {
     /// Defines what there is in any case, and tells which policy is in force.
     pub fn define(policy: &Policy) -> Meters {
         let prefix = ["weir.", &policy.namespace, "."].concat();
-        let gauge = |name: &str| define(MetricType::Gauge, &prefix, &[name]);
+        let gauge = |parts: &[&str]| define(MetricType::Gauge, &prefix, parts);
         let limiter = policy.limiter.name.clone();
         let meters = Meters {
-            breaker: define(MetricType::Gauge, &prefix, &["breaker_open", &limiter]),
-            degraded: gauge("degraded"),
+            breaker: Flag::new(gauge(&["breaker_open", &limiter])),
+            degraded: Flag::new(gauge(&["degraded"])),
             limiter,
             defined: RefCell::default(),
-            is_open: Cell::new(false),
             degraded_at: Cell::new(None),
-            conflicts: Cell::new(0),
             requests: Cell::new(0),
             prefix: prefix.clone(),
         };
-        record(gauge("policy"), policy.fingerprint.into());
+        record(gauge(&["policy"]), policy.fingerprint.into());
         meters
     }
 
@@ -95,7 +97,7 @@ impl Meters {
         }
         if degraded.is_some() {
             if self.degraded_at.get().is_none() {
-                record(self.degraded, 1);
+                self.degraded.tell(true);
             }
             self.degraded_at.set(now.or(self.degraded_at.get()));
         }
@@ -152,19 +154,16 @@ impl Meters {
         requests.is_multiple_of(SAMPLED)
     }
 
-    /// Brings the gauges up to date, and what is counted elsewhere; `conflicts` are those of shared data, in all.
+    /// Brings the gauges up to date, and what is counted elsewhere; `conflicts` are those of shared data since the last
+    /// tick of any plan.
     pub fn tick(&self, plan: &Plan, conflicts: u64, now: Ms) {
-        let is_open = plan.is_open();
-        if self.is_open.replace(is_open) != is_open {
-            record(self.breaker, is_open.into());
-        }
+        self.breaker.tell(plan.is_open());
         if self.degraded_at.get().is_some_and(|at| now - at > DEGRADED_FOR) {
             self.degraded_at.set(None);
-            record(self.degraded, 0);
         }
-        let new = conflicts.saturating_sub(self.conflicts.replace(conflicts));
+        self.degraded.tell(self.degraded_at.get().is_some());
         for (which, name, count) in
-            [(EVICTIONS, "table_evictions", plan.take_evictions()), (CONFLICTS, "shared_data_conflicts", new)]
+            [(EVICTIONS, "table_evictions", plan.take_evictions()), (CONFLICTS, "shared_data_conflicts", conflicts)]
         {
             if count > 0 {
                 let id = self.id(MetricType::Counter, [which, 0, 0, 0, 0], &|| vec![name]);
@@ -183,6 +182,19 @@ impl Meters {
                 defined.insert(at, (counted, id));
                 id
             }
+        }
+    }
+}
+
+impl Flag {
+    fn new(id: Option<u32>) -> Flag {
+        Flag { id, told: Cell::new(None) }
+    }
+
+    /// Says so where it is news, after another plan or worker perhaps; and a yes again each time, after another's no.
+    fn tell(&self, is: bool) {
+        if self.told.replace(Some(is)) != Some(is) || is {
+            record(self.id, is.into());
         }
     }
 }

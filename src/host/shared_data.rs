@@ -14,9 +14,9 @@ thread_local! {
     static CONFLICTS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many writes of this VM have come too late.
-pub(super) fn conflicts() -> u64 {
-    CONFLICTS.get()
+/// How many writes of this VM have come too late since this was asked last.
+pub(super) fn take_conflicts() -> u64 {
+    CONFLICTS.take()
 }
 
 /// A number that no value has: Envoy stores where the name is absent, whatever the number, and else finds it wrong.

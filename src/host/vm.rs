@@ -16,7 +16,7 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
 
 use super::meters::Meters;
-use super::shared_data::{SharedData, conflicts};
+use super::shared_data::{SharedData, take_conflicts};
 use super::{HOST, State, Stream, workers};
 use crate::clock::{Clock, Ms, Now};
 use crate::flow::{Arrival, Call, CallId, Flow, Step, Ticket, Verdict};
@@ -168,7 +168,7 @@ pub(super) fn tick(root: u32, plan: Option<&Rc<Plan>>) {
     steps.extend(with(|vm| vm.flow.tick(now)));
     perform(root, steps, now);
     if let Some((plan, meters)) = plan.and_then(|plan| Some((plan, meters(plan)?))) {
-        meters.tick(plan, conflicts(), now.mono);
+        meters.tick(plan, take_conflicts(), now.mono);
         plan.merge_top(&SharedData, now.mono);
     }
 }

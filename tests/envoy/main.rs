@@ -24,6 +24,7 @@ mod pool;
 mod property;
 mod rig;
 mod trap;
+mod watch;
 
 /// Proxies fetch the module, and each VM keeps it.
 const MOST_BYTES: u64 = 500_000;

@@ -128,6 +128,51 @@ fn tenants_that_had_to_go_and_writes_that_came_too_late_are_counted() {
     });
 }
 
+#[test]
+fn a_new_policy_neither_keeps_what_was_said_of_the_old_one_nor_counts_it_again() {
+    in_vm(|proxy| {
+        let root = proxy.root(&lease(&[]));
+        proxy.get(root, "u1");
+        proxy.run();
+        proxy.reset(&proxy.call());
+        proxy.space().lose("table", 3);
+        proxy.get(root, "u1");
+        proxy.advance(10);
+        let told = |proxy: &Proxy| ["degraded", "shared_data_conflicts"].map(|name| proxy.metrics()[name]);
+        assert_eq!(told(proxy), [1, 3]);
+        assert!(proxy.configure(root, lease(&[("/rules/0/limits/free/default", json!("1001/s"))]).to_string()));
+        proxy.advance(10);
+        assert_eq!(told(proxy), [0, 3]);
+    });
+}
+
+#[test]
+fn a_proxy_is_degraded_as_long_as_one_of_its_policies_is() {
+    in_vm(|proxy| {
+        let [often, once] = [proxy.root(&policy(&[])), proxy.root(&policy(&[]))];
+        let fails = |root: u32, user: &str| {
+            proxy.get(root, user);
+            proxy.run();
+            proxy.reset(&proxy.call());
+        };
+        fails(once, "u1");
+        for at in 0..5 {
+            fails(often, &format!("u{}", at + 2));
+            proxy.advance(500);
+        }
+        // The one has told of the end, and the other tells that it goes on.
+        for root in [once, often] {
+            proxy.tick(root);
+        }
+        assert_eq!(proxy.metrics()["degraded"], 1);
+        proxy.advance(2100);
+        for root in [often, once] {
+            proxy.tick(root);
+        }
+        assert_eq!(proxy.metrics()["degraded"], 0);
+    });
+}
+
 fn observe(observe: Value) -> Value {
     local(&[("/observe", observe)])
 }
