@@ -184,7 +184,13 @@ struct Waiter<S> {
 struct Want {
     ask: Ask,
     state: State,
+    /// How often it has stood in line.
+    asked: u8,
 }
+
+/// So often a request asks for the same tokens: what is granted may be gone before all it wants is there, and a table that
+/// is too small forgets it again and again.
+const MOST_ASKED: u8 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -252,7 +258,7 @@ impl<S> Flow<S> {
                 Some(repeat) if plan.is_repeat(self.store.as_ref(), repeat, now.mono) => {
                     add_mark(&mut marks, Mark::new(ask.scope(), Effect::Repeated));
                 }
-                _ => wants.push(Want { ask, state: State::Open }),
+                _ => wants.push(Want { ask, state: State::Open, asked: 0 }),
             }
         }
         if let Some(decided) = self.take_all(plan, &mut wants, &mut marks, Patience::Waits, now, &mut steps) {
@@ -353,7 +359,9 @@ impl<S> Flow<S> {
                 }
             };
             let taken = match taken {
-                Taken::Missing if patience != Patience::Waits => Taken::Failed(Failure::Timeout),
+                Taken::Missing if patience != Patience::Waits || want.asked >= MOST_ASKED => {
+                    Taken::Failed(Failure::Timeout)
+                }
                 taken => taken,
             };
             let taken = match taken {
@@ -444,6 +452,7 @@ impl<S> Flow<S> {
         let asks: Vec<Ask> = missing
             .map(|want| {
                 want.state = State::InLine;
+                want.asked = want.asked.saturating_add(1);
                 want.ask.clone()
             })
             .collect();

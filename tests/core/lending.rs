@@ -15,7 +15,7 @@ use weir::limiter::{Failure, HttpEnd};
 use weir::plan::Plan;
 use weir::policy::{Idempotency, Policy};
 use weir::pool::table::{Entry, Table};
-use weir::pool::{Nowhere, Store};
+use weir::pool::{Lost, Nowhere, Over, Store};
 use weir::record::Effect;
 
 use crate::made::{Sent, Shared, policy};
@@ -675,6 +675,38 @@ fn a_rule_that_fails_is_answered_by_its_own_on_error() {
         // Where it was refused nothing is spent.
         assert_eq!(worker.tokens("r x.x"), u64::from(on_error == "deny"));
     }
+}
+
+/// Shared data that takes everything and keeps nothing, as a table does that is far too small.
+#[derive(Debug)]
+struct Forgetful;
+
+impl Store for Forgetful {
+    fn get(&self, _name: &str) -> Option<(Vec<u8>, u32)> {
+        None
+    }
+
+    fn put(&self, _name: &str, _value: &[u8], _over: Over) -> Result<(), Lost> {
+        Ok(())
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_request_whose_tokens_are_forgotten_again_and_again_asks_a_few_times_and_no_more() {
+    let other = LEASE.replace(r#""r""#, r#""q""#);
+    let policy = policy_of(&[LEASE, &other]);
+    let mut worker = Worker::with(0, policy, &Shared::default(), Forgetful, CallOwner::Root);
+    assert_eq!(worker.comes(0, "a", 1), ["wake"]);
+    let mut told = worker.woken(0);
+    let mut answered = 0;
+    while answered < worker.calls.len() {
+        let granted = lends(7, 0, 3);
+        told.extend(worker.answers(0, answered, 996, granted, &[1]));
+        answered += 1;
+        told.extend(worker.woken(0));
+        assert!(answered <= 100, "{told:#?}");
+    }
+    assert_eq!((answered, told.last().map(String::as_str)), (32, Some("a 503 timeout")));
 }
 
 #[wasm_bindgen_test(unsupported = test)]

@@ -156,9 +156,18 @@ fn every_rule_that_is_left_out_is_noticed() {
 fn write(to: &Path) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut texts = BTreeMap::new();
-    for path in
-        ["Cargo.toml", "Cargo.lock", "benches", "src", "lua", "tests/sim/Cargo.toml", "tests/sim/src", "tests/stack"]
-    {
+    for path in [
+        "Cargo.toml",
+        "Cargo.lock",
+        "benches",
+        "src",
+        "lua",
+        "tests/sim/Cargo.toml",
+        "tests/sim/src",
+        "tests/stack",
+        "tests/cli.rs",
+        "tests/schema.rs",
+    ] {
         read(&from, Path::new(path), &mut texts);
     }
     let mut pieces: BTreeMap<(&str, usize, &str), String> = BTreeMap::new();
