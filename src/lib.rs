@@ -6,7 +6,9 @@
 //! [`policy`] (decoded once; classes in a [`trie`]) -> [`request`] (what is read: class, tenant) -> [`rule`] (which limit) ->
 //! [`bucket`] (the numbers of a token bucket) -> [`pool`] (what a proxy keeps of its own) -> [`limiter`] (script and
 //! transport, pure codecs) -> [`answer`] (outcome to status and headers) -> [`plan`] (what the proxy decides alone),
-//! with one [`flow`] that walks through them and returns steps, and the `host` at the edge that performs the steps.
+//! with one [`flow`] that walks through them and returns steps, and the `host` at the edge that performs the steps. What
+//! there is to tell of a decision is a [`record`], in the words of the policy: rules begin it, the flow ends it, and the
+//! host counts it and shows it.
 //!
 //! Each room knows only those before it, and none knows the host. The core reads no clock and no environment, logs
 //! nothing and calls nobody: time, bytes and randomness are arguments. The build proves it: without the host the

@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::{Call, CallEnd, CallId, CallOwner, Event, Flow, Patience, State, Step, Ticket, is_final, mark_of, refusal};
+use super::tally::{mark_of, refusal};
+use super::{Call, CallEnd, CallId, CallOwner, Event, Flow, Patience, State, Step, Ticket, is_final};
 use crate::bucket::{Acquire, Acquired, Offer, Share, runs};
 use crate::clock::{Ms, Now};
 use crate::limiter::webdis::{self, By, MAX_RUNS, Reply};

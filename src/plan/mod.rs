@@ -4,18 +4,22 @@
 //! limiter has just said that a bucket is dry, or because the limiter is to be left alone. And here it is decided who of
 //! its workers calls the limiter about a lease, and what comes of it.
 
+mod entry;
+mod lending;
 mod watched;
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
-use crate::bucket::{Acquired, Level, Offer, Share, Standing};
+pub use lending::{Closed, Denied, Election, Granted, Lending, LendingEnd};
+
+use crate::bucket::{Level, Share, Standing};
 use crate::clock::Ms;
 use crate::limiter::Failure;
 use crate::policy::{Limit, Mode, OnError, Policy};
 use crate::pool::Store;
 use crate::pool::breaker::{Breaker, Passage};
-use crate::pool::lease::{Moment, Wish};
+use crate::pool::lease::Moment;
 use crate::pool::table::{Entry, Table};
 use crate::pool::top::Top;
 use crate::rule::{Ask, Repeat};
@@ -92,58 +96,6 @@ pub enum Due {
     LookIn(Ms),
     /// That now.
     Now,
-}
-
-/// Whether this worker may call the limiter about a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Election {
-    /// It may, and has to say how the call ends.
-    Won(Offer, Lending),
-    /// Another call is out; its worker wakes this one.
-    Lost,
-    /// There is no lease to call about: shared data cannot be had, or the call that is out has outlived a wait.
-    Void,
-}
-
-/// Which call about a lease is out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lending {
-    moment: Moment,
-    sent: Ms,
-}
-
-/// How a call about a lease has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LendingEnd<'a> {
-    /// With an answer, which denied a cost until then.
-    Answered(&'a Acquired, Granted, Option<Denied>),
-    /// It was certainly not executed.
-    NotExecuted(Offer),
-    /// Nobody knows.
-    Unknown,
-}
-
-/// What is to be done after a call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Closed {
-    /// Workers that wait for it, a bit for each.
-    pub waiting: u32,
-    /// What the bucket needs later.
-    pub due: Option<Due>,
-    /// How long the limiter is not asked for what it has denied.
-    pub quiet: Ms,
-}
-
-/// Tokens that those who waited got, apart from what is held for them.
-pub type Granted = u64;
-
-/// The least cost that a bucket has denied, and when it fits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Denied {
-    /// Tokens.
-    pub cost: u64,
-    /// The wait.
-    pub retry_after: Ms,
 }
 
 impl Plan {
@@ -303,92 +255,6 @@ impl Plan {
         }
     }
 
-    /// Whether this worker makes the one call about a lease that may be out.
-    pub fn open_call(&self, store: &dyn Store, ask: &Ask, wish: Wish, worker: u32, now: Ms, timeout: Ms) -> Election {
-        let opened = self.change(store, ask, now, |entry| {
-            let unsettled = entry.lease.spent;
-            // Without leases nothing is held but for a moment, for requests that wait for other buckets, too.
-            let wish = match (ask.mode, wish) {
-                (Mode::Exact, Wish::Borrow | Wish::BorrowFor(_)) => Wish::Keep,
-                (_, Wish::BorrowFor(cost)) if entry.is_short_of(ask, cost, now) => Wish::GiveBack,
-                (_, wish) => wish,
-            };
-            let Some(mut offer) = entry.lease.open_call(ask.limit, ask.terms(), wish, worker, now, now + timeout)
-            else {
-                // One that has outlived a wait may never end: its worker may be dead.
-                let is_late = entry.lease.call_ends + self.policy.limiter.timeout <= now + timeout;
-                return if is_late { Election::Void } else { Election::Lost };
-            };
-            if let Mode::Async { .. } = ask.mode {
-                offer.debt = unsettled;
-            }
-            Election::Won(offer, Lending { moment: entry.lease.moment(), sent: now })
-        });
-        opened.unwrap_or(Election::Void)
-    }
-
-    /// How a call about a lease has ended.
-    pub fn close_call(
-        &self,
-        store: &dyn Store,
-        ask: &Ask,
-        call: Lending,
-        end: LendingEnd,
-        now: Ms,
-        random: u64,
-    ) -> Closed {
-        let closed = self.change(store, ask, now, |entry| {
-            // Another call is out, or none: the lease has gone on without this one.
-            if entry.lease.moment() != call.moment {
-                return Closed::default();
-            }
-            let waiting = match end {
-                LendingEnd::Answered(acquired, granted, denied) => {
-                    let waiting = entry.lease.renew(&acquired.lent, call.sent, now);
-                    entry.note(ask, acquired, call.sent, granted, denied, now, random);
-                    entry.means_until = entry.means_until.max(entry.lease.expires);
-                    waiting
-                }
-                LendingEnd::NotExecuted(offer) => entry.lease.cancel_call(offer),
-                LendingEnd::Unknown => entry.lease.lose_call(),
-            };
-            entry.written = now;
-            let quiet = entry.lease.quiet_for(now, u64::MAX).unwrap_or_default();
-            Closed { waiting, due: entry.due(ask, now), quiet }
-        });
-        closed.unwrap_or_default()
-    }
-
-    /// What a bucket needs whose lease nobody may want any more; None if nothing.
-    pub fn due(&self, store: &dyn Store, ask: &Ask, now: Ms) -> Option<Due> {
-        let table = self.table.as_ref()?;
-        table.read(store, table.fingerprint(&ask.key))?.due(ask, now)
-    }
-
-    /// Notes what the limiter has said of a bucket to those who asked for no lease. Gives how long the limiter is not
-    /// asked for what it has denied, as [`Closed::quiet`] does.
-    #[expect(clippy::too_many_arguments, reason = "all that a call brings")]
-    pub fn note(
-        &self,
-        store: &dyn Store,
-        ask: &Ask,
-        acquired: &Acquired,
-        denied: Option<Denied>,
-        sent: Ms,
-        now: Ms,
-        random: u64,
-    ) -> Ms {
-        if denied.is_none() && self.policy.limiter.max_new_keys_per_second.is_none() {
-            return Ms(0);
-        }
-        // Where all tries are lost, the next request asks the limiter: it costs a call.
-        let noted = self.change(store, ask, sent, |entry| {
-            entry.note(ask, acquired, sent, 0, denied, now, random);
-            entry.lease.quiet_for(now, u64::MAX)
-        });
-        noted.flatten().unwrap_or_default()
-    }
-
     /// Takes notice of what other workers have found out about the limiter.
     pub fn refresh(&self, store: &dyn Store) {
         self.breaker.refresh(store);
@@ -428,94 +294,5 @@ impl Plan {
     fn change<T>(&self, store: &dyn Store, ask: &Ask, now: Ms, change: impl FnMut(&mut Entry) -> T) -> Option<T> {
         let table = self.table.as_ref()?;
         table.change(store, table.fingerprint(&ask.key), now, change)
-    }
-}
-
-impl Entry {
-    /// Takes from the proxy's own bucket. What a limit has let pass is not forgotten when the limit changes: the level
-    /// stays, cut to the new burst.
-    fn take_own(&mut self, limit: Limit, now: Ms, cost: u64) -> Share {
-        let level = self.own.get_or_insert(Level::full(limit, now));
-        let share = level.take(limit, now, cost);
-        self.means_until = self.means_until.max(level.full_at(limit));
-        share
-    }
-
-    /// What the bucket needs whose lease nobody may want any more.
-    fn due(&self, ask: &Ask, now: Ms) -> Option<Due> {
-        let lease = self.lease;
-        let at = match ask.mode {
-            Mode::Async { sync_interval } => (lease.spent > 0).then(|| lease.since + sync_interval)?,
-            _ if lease.size == 0 || lease.expires <= now => return None,
-            mode => {
-                let root_is_low = mode == Mode::Exact || self.known.is_none_or(|level| level.is_low(ask.limit));
-                self.written + lease.goes_back_after(ask.limit, root_is_low)?
-            }
-        };
-        Some(if at <= now { Due::Now } else { Due::LookIn(at - now) })
-    }
-
-    /// What the limiter has said of the bucket, under this limit.
-    fn known(&self, ask: &Ask, now: Ms) -> Option<Level> {
-        let known = self.known.filter(|level| self.epoch == ask.epoch() && level.at <= now)?;
-        Some(known.refilled(ask.limit, now))
-    }
-
-    /// The bucket as this proxy sees it: what the limiter has, as far as is known, and what it has lent.
-    fn seen(&self, ask: &Ask, now: Ms) -> Level {
-        let root = self.known(ask, now).unwrap_or(Level { units: 0, at: now });
-        root.plus(ask.limit, self.lease.at_hand(now))
-    }
-
-    /// Whether the limiter may have this cost only together with what is at hand.
-    fn is_short_of(&self, ask: &Ask, cost: u64, now: Ms) -> bool {
-        let has_it = |level: Level| level.standing(ask.limit).remaining >= cost;
-        self.lease.at_hand(now) > 0 && !self.known(ask, now).is_some_and(has_it)
-    }
-
-    /// Refuses a request that the limiter would refuse.
-    fn refusal(&self, ask: &Ask, now: Ms) -> Option<Share> {
-        if let Mode::Lease(_) = ask.mode {
-            let wait = self.lease.quiet_for(now, ask.cost)?;
-            return Some(self.seen(ask, now).refuse(ask.limit, ask.cost, wait));
-        }
-        // Others may have taken since, so it is certain only that more than this is not there.
-        let share = self.known(ask, now)?.share_of(ask.limit, ask.cost);
-        matches!(share, Share::Refused { .. }).then_some(share)
-    }
-
-    /// What the limiter has said: the bucket was seen no earlier than the call was sent.
-    #[expect(clippy::too_many_arguments, reason = "all that a call brings")]
-    fn note(
-        &mut self,
-        ask: &Ask,
-        acquired: &Acquired,
-        sent: Ms,
-        granted: Granted,
-        denied: Option<Denied>,
-        now: Ms,
-        random: u64,
-    ) {
-        let level = Level { units: acquired.level, at: sent };
-        self.epoch = ask.epoch();
-        self.means_until = self.means_until.max(level.full_at(ask.limit));
-        if let Mode::Async { .. } = ask.mode {
-            // What was spent since is not settled yet.
-            self.known = Some(level.minus(ask.limit, self.lease.spent));
-            return;
-        }
-        self.known = Some(level);
-        let Mode::Lease(_) = ask.mode else {
-            return;
-        };
-        match denied {
-            Some(denied) => self.lease.was_denied(ask.limit, denied.cost, denied.retry_after, now, random),
-            None => {
-                self.lease.was_granted(granted);
-                if acquired.lent.limited {
-                    self.lease.was_limited(ask.limit, level, now, random);
-                }
-            }
-        }
     }
 }

@@ -12,6 +12,7 @@ mod problem;
 mod read;
 mod rules;
 mod sources;
+mod tenants;
 mod tree;
 mod wire;
 

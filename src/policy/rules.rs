@@ -1,12 +1,11 @@
 //! The rules of a policy: whose requests are limited, and how.
 
-use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-use super::classes::DEFAULT;
-use super::problem::{Found, Path, bytes};
-use super::read::{Fields, Reader, Words, is_name};
+use super::problem::{Found, Path};
+use super::read::{Fields, Reader, Words};
 use super::sources::{HEADER, NONE};
+use super::tenants::{Keys, OfTenants, overrides, tier, without_tier};
 use super::tree::Tree;
 use super::{
     Allowance, ClassId, Classes, Idempotency, Missing, Mode, OnError, Origin, Rule, Source, Terms, Tier, limits,
@@ -34,8 +33,6 @@ const RULE: Words = Words {
     ],
     later: &[],
 };
-
-const TIER: Words = Words { built: &["sources", "tenants", "default"], later: &[] };
 
 const LEASE: Words = Words { built: &["life", "lend"], later: &[] };
 
@@ -393,44 +390,6 @@ fn without_proxies(reader: &mut Reader, common: &Common, path: &Path) -> Option<
     None
 }
 
-/// What the tenants of a rule can be.
-struct Keys<'s> {
-    /// None where they could not be read: their problem is noted already.
-    sources: Option<&'s [Source]>,
-    hash_key: HashKey,
-}
-
-impl Keys<'_> {
-    fn none(&self, name: &str) -> Tenant {
-        Tenant::new(NONE, name.as_bytes(), Storage::Plain, &self.hash_key)
-    }
-
-    /// Whether clients can say that they are a tenant of the policy.
-    fn may_be_made_up(&self, text: &str) -> bool {
-        let label = text.split_once('.').map(|(label, _)| label);
-        let mut sources = self.sources.unwrap_or_default().iter();
-        sources.any(|source| Some(source.label.as_str()) == label && !source.trusted)
-    }
-
-    /// What people get of a tenant in a policy: where it may hold the value of a secret source, the label alone.
-    fn told(&self, text: &str) -> String {
-        let (label, value) = text.split_once('.').unwrap_or(("", text));
-        let of_label = |source: &&Source| source.label == label;
-        let may_be_secret = match self.sources {
-            None => true,
-            Some(sources) => match sources.iter().find(of_label) {
-                Some(source) => source.storage == Storage::Secret && Tenant::from_hash(label, value).is_none(),
-                None => label != NONE && sources.iter().any(|source| source.storage == Storage::Secret),
-            },
-        };
-        if !may_be_secret {
-            return text.to_owned();
-        }
-        let dot = if label.is_empty() { "" } else { "." };
-        format!("{label}{dot}({})", bytes(value.len()))
-    }
-}
-
 fn missing(reader: &mut Reader, path: &Path, tree: &Tree, hash_key: &HashKey) -> Option<Missing> {
     const AS: Words = Words { built: &["as"], later: &[] };
     const WANTED: &str = "write deny, skip or {as: NAME}";
@@ -453,139 +412,4 @@ fn missing(reader: &mut Reader, path: &Path, tree: &Tree, hash_key: &HashKey) ->
             None
         }
     }
-}
-
-/// What a rule says of single tenants, and of those that it does not name.
-#[derive(Default)]
-struct OfTenants {
-    tenants: HashMap<Tenant, usize>,
-    sources: Vec<Source>,
-    default: Option<usize>,
-}
-
-fn tier(
-    reader: &mut Reader,
-    path: &Path,
-    tree: &Tree,
-    tiers: Option<&[Tier]>,
-    keys: &Keys,
-    setting: &mut sources::Setting,
-    found: &mut OfTenants,
-) {
-    let Some(fields) = reader.object(path, tree, TIER) else {
-        return;
-    };
-    found.default = reader
-        .needed(&fields, "default", "write the tier of tenants that no entry names")
-        .and_then(|(tree, path)| tier_index(reader, &path, tree, tiers));
-    if let Some((tree, path)) = fields.get("sources") {
-        let wanted = "write a list of sources, such as [{header: {name: x-plan, trusted: true}}]";
-        found.sources = sources::list(reader, &path, tree, setting, sources::Place::Tier, wanted).unwrap_or_default();
-    }
-    let listed = fields.get("tenants").and_then(|(tree, path)| {
-        reader.chosen_and_told(&path, tree, "write tenant: tier, such as user.acme: gold", &|text| keys.told(text))
-    });
-    for (text, path, tree) in listed.into_iter().flatten() {
-        let tier = tier_index(reader, &path, tree, tiers);
-        of_tenant(reader, &path, text, tier, tiers.unwrap_or_default(), keys, found);
-    }
-}
-
-/// Limits of single tenants: each as in `limits`, kept as a tier without a name.
-fn overrides(
-    reader: &mut Reader,
-    path: &Path,
-    tree: &Tree,
-    tiers: Option<&mut Vec<Tier>>,
-    keys: &Keys,
-    setting: limits::Setting,
-    found: &mut OfTenants,
-) {
-    const WANTED: &str = "write tenant: limits, such as user.acme: 600/m or user.mallory: deny";
-    let mut without = Vec::new();
-    // Where the tiers could not be read, their problem is noted already.
-    let tiers = tiers.unwrap_or(&mut without);
-    let listed = reader.chosen_and_told(path, tree, WANTED, &|text| keys.told(text));
-    for (text, path, tree) in listed.into_iter().flatten() {
-        let tier = limits::tier_of(reader, &path, "", tree, setting).map(|tier| {
-            tiers.push(tier);
-            tiers.len().saturating_sub(1)
-        });
-        of_tenant(reader, &path, text, tier, tiers, keys, found);
-    }
-}
-
-/// Notes that a tenant of the policy has a tier.
-fn of_tenant(
-    reader: &mut Reader,
-    path: &Path,
-    text: &str,
-    tier: Option<usize>,
-    tiers: &[Tier],
-    keys: &Keys,
-    found: &mut OfTenants,
-) {
-    if keys.may_be_made_up(text) && limits::gives_more(tiers, tier, found.default) {
-        let wanted = "write trusted: true at the source if something before weir sets or checks its value, or a \
-                      tier that gives no more; a client that makes this value up gets what it gives";
-        reader.note(path, Found::Nothing, "gives more than the default tier by a value that is not trusted", wanted);
-    }
-    if let (Some(tenant), Some(tier)) = (tenant(reader, path, text, keys), tier) {
-        found.tenants.insert(tenant, tier);
-    }
-}
-
-fn tier_index(reader: &mut Reader, path: &Path, tree: &Tree, tiers: Option<&[Tier]>) -> Option<usize> {
-    let name = reader.text(path, tree, "write the name of a tier")?;
-    // Where the tiers could not be read, their problem is noted already.
-    let tiers = tiers?;
-    let index = tiers.iter().position(|tier| tier.name == name);
-    if index.is_none() {
-        let names = tiers.iter().map(|tier| tier.name.clone()).collect();
-        let wanted = "write a tier that stands under limits";
-        reader.note_choices(path, Found::Text(name.to_owned()), "is no tier", wanted, names);
-    }
-    index
-}
-
-/// A rule without `tier` has the one tier `default`.
-fn without_tier(reader: &mut Reader, fields: &Fields, tiers: Option<&[Tier]>) -> Option<usize> {
-    let tiers = tiers?;
-    if let [only] = tiers
-        && only.name == DEFAULT
-    {
-        return Some(0);
-    }
-    let wanted = "write tier: {default: NAME}, or limits: {default: {...}} to limit classes without tiers";
-    let path = fields.path.word("limits");
-    reader.note(&path, Found::Nothing, "has tiers, and the rule has no tier", wanted);
-    None
-}
-
-/// A tenant as a policy writes it: `label.value`, the value as clients send it, or its hash where it is secret.
-fn tenant(reader: &mut Reader, path: &Path, text: &str, keys: &Keys) -> Option<Tenant> {
-    let Some((label, value)) = text.split_once('.').filter(|(_, value)| !value.is_empty()) else {
-        reader.note(path, Found::Nothing, "is no tenant", "write label.value, such as user.acme");
-        return None;
-    };
-    if label == NONE && is_name(value) {
-        return Some(keys.none(value));
-    }
-    let sources = keys.sources?;
-    let Some(source) = sources.iter().find(|source| source.label == label) else {
-        let mut labels: Vec<String> = sources.iter().map(|source| source.label.clone()).collect();
-        labels.push(NONE.to_owned());
-        let wanted = "start with the label of a source of this rule";
-        reader.note_choices(path, Found::Nothing, "has the label of no source", wanted, labels);
-        return None;
-    };
-    if source.storage == Storage::Plain {
-        return Some(Tenant::new(label, value.as_bytes(), Storage::Plain, &keys.hash_key));
-    }
-    let tenant = Tenant::from_hash(label, value);
-    if tenant.is_none() {
-        let wanted = "write label.~HASH: ~ and the first 32 hex digits, in lower case, of its HMAC-SHA-256";
-        reader.note(path, Found::Nothing, "is no hash, and its source is secret", wanted);
-    }
-    tenant
 }

@@ -23,7 +23,7 @@ struct Part {
 
 const ROOT: &str = "tests/sim/src/root.rs";
 const LEASE: &str = "src/pool/lease.rs";
-const PLAN: &str = "src/plan/mod.rs";
+const LENDING: &str = "src/plan/lending.rs";
 const FLOW: &str = "src/flow/mod.rs";
 const LINE: &str = "src/flow/line.rs";
 
@@ -82,7 +82,7 @@ const MUTANTS: &[Mutant] = &[
                   more.lent.held += left.map(|((_, cost), _)| *cost).sum::<u64>();
                   &*Box::leak(Box::new(more))")),
     mutant("rule 1: what was granted to those who wait is pooled, too",
-           part!(PLAN, "let waiting = «entry.lease.renew(&acquired.lent, call.sent, now)»;",
+           part!(LENDING, "let waiting = «entry.lease.renew(&acquired.lent, call.sent, now)»;",
                  "let waiting = entry.lease.renew(&acquired.lent, call.sent, now);
                   entry.lease.tokens += granted;
                   waiting")),
@@ -107,7 +107,7 @@ const MUTANTS: &[Mutant] = &[
            &[Part { file: LEASE, find: "if «self.call_ends > now» {", replace: "false" },
              Part { file: LEASE, find: "if «self.call_ends > Ms(0)» {", replace: "false" }]),
     mutant("a reply renews a lease that has gone on without it",
-           &[Part { file: PLAN, find: "if «entry.lease.moment() != call.moment» {\n                return Closed", replace: "false" },
+           &[Part { file: LENDING, find: "if «entry.lease.moment() != call.moment» {\n                return Closed", replace: "false" },
              Part { file: LINE, find: "let end = if «now.mono < call.ends» { end }", replace: "true" }]),
     mutant("new tokens are counted twice",
            part!(LEASE, "self.tokens = carried.saturating_add(«lent.extra»).saturating_add(lent.held);", "2 * lent.extra")),
@@ -116,7 +116,7 @@ const MUTANTS: &[Mutant] = &[
     mutant("what another rule has refused stays spent",
            part!(FLOW, "«plan.put_back(self.store.as_ref(), &want.ask, *receipt, now.mono);»", "")),
     mutant("what is held passes, too", part!(LINE, "Share::Granted(_) if «call.asked.hold» =>", "false")),
-    mutant("async: nothing is settled", part!(PLAN, "offer.debt = «unsettled»;", "0")),
+    mutant("async: nothing is settled", part!(LENDING, "offer.debt = «unsettled»;", "0")),
 ];
 
 /// What a mutant is looked for with, in this order.

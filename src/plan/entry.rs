@@ -1,0 +1,97 @@
+//! What an entry of the table means for what is asked of its bucket.
+
+use super::{Denied, Due, Granted};
+use crate::bucket::{Acquired, Level, Share};
+use crate::clock::Ms;
+use crate::policy::{Limit, Mode};
+use crate::pool::table::Entry;
+use crate::rule::Ask;
+
+impl Entry {
+    /// Takes from the proxy's own bucket. What a limit has let pass is not forgotten when the limit changes: the level
+    /// stays, cut to the new burst.
+    pub(super) fn take_own(&mut self, limit: Limit, now: Ms, cost: u64) -> Share {
+        let level = self.own.get_or_insert(Level::full(limit, now));
+        let share = level.take(limit, now, cost);
+        self.means_until = self.means_until.max(level.full_at(limit));
+        share
+    }
+
+    /// What the bucket needs whose lease nobody may want any more.
+    pub(super) fn due(&self, ask: &Ask, now: Ms) -> Option<Due> {
+        let lease = self.lease;
+        let at = match ask.mode {
+            Mode::Async { sync_interval } => (lease.spent > 0).then(|| lease.since + sync_interval)?,
+            _ if lease.size == 0 || lease.expires <= now => return None,
+            mode => {
+                let root_is_low = mode == Mode::Exact || self.known.is_none_or(|level| level.is_low(ask.limit));
+                self.written + lease.goes_back_after(ask.limit, root_is_low)?
+            }
+        };
+        Some(if at <= now { Due::Now } else { Due::LookIn(at - now) })
+    }
+
+    /// What the limiter has said of the bucket, under this limit.
+    pub(super) fn known(&self, ask: &Ask, now: Ms) -> Option<Level> {
+        let known = self.known.filter(|level| self.epoch == ask.epoch() && level.at <= now)?;
+        Some(known.refilled(ask.limit, now))
+    }
+
+    /// The bucket as this proxy sees it: what the limiter has, as far as is known, and what it has lent.
+    pub(super) fn seen(&self, ask: &Ask, now: Ms) -> Level {
+        let root = self.known(ask, now).unwrap_or(Level { units: 0, at: now });
+        root.plus(ask.limit, self.lease.at_hand(now))
+    }
+
+    /// Whether the limiter may have this cost only together with what is at hand.
+    pub(super) fn is_short_of(&self, ask: &Ask, cost: u64, now: Ms) -> bool {
+        let has_it = |level: Level| level.standing(ask.limit).remaining >= cost;
+        self.lease.at_hand(now) > 0 && !self.known(ask, now).is_some_and(has_it)
+    }
+
+    /// Refuses a request that the limiter would refuse.
+    pub(super) fn refusal(&self, ask: &Ask, now: Ms) -> Option<Share> {
+        if let Mode::Lease(_) = ask.mode {
+            let wait = self.lease.quiet_for(now, ask.cost)?;
+            return Some(self.seen(ask, now).refuse(ask.limit, ask.cost, wait));
+        }
+        // Others may have taken since, so it is certain only that more than this is not there.
+        let share = self.known(ask, now)?.share_of(ask.limit, ask.cost);
+        matches!(share, Share::Refused { .. }).then_some(share)
+    }
+
+    /// What the limiter has said: the bucket was seen no earlier than the call was sent.
+    #[expect(clippy::too_many_arguments, reason = "all that a call brings")]
+    pub(super) fn note(
+        &mut self,
+        ask: &Ask,
+        acquired: &Acquired,
+        sent: Ms,
+        granted: Granted,
+        denied: Option<Denied>,
+        now: Ms,
+        random: u64,
+    ) {
+        let level = Level { units: acquired.level, at: sent };
+        self.epoch = ask.epoch();
+        self.means_until = self.means_until.max(level.full_at(ask.limit));
+        if let Mode::Async { .. } = ask.mode {
+            // What was spent since is not settled yet.
+            self.known = Some(level.minus(ask.limit, self.lease.spent));
+            return;
+        }
+        self.known = Some(level);
+        let Mode::Lease(_) = ask.mode else {
+            return;
+        };
+        match denied {
+            Some(denied) => self.lease.was_denied(ask.limit, denied.cost, denied.retry_after, now, random),
+            None => {
+                self.lease.was_granted(granted);
+                if acquired.lent.limited {
+                    self.lease.was_limited(ask.limit, level, now, random);
+                }
+            }
+        }
+    }
+}

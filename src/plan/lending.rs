@@ -1,0 +1,149 @@
+//! Who of a proxy's workers calls the limiter about a lease, and what comes of the call.
+
+use super::{Due, Plan};
+use crate::bucket::{Acquired, Offer};
+use crate::clock::Ms;
+use crate::policy::Mode;
+use crate::pool::Store;
+use crate::pool::lease::{Moment, Wish};
+use crate::rule::Ask;
+
+/// Whether this worker may call the limiter about a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Election {
+    /// It may, and has to say how the call ends.
+    Won(Offer, Lending),
+    /// Another call is out; its worker wakes this one.
+    Lost,
+    /// There is no lease to call about: shared data cannot be had, or the call that is out has outlived a wait.
+    Void,
+}
+
+/// Which call about a lease is out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lending {
+    moment: Moment,
+    sent: Ms,
+}
+
+/// How a call about a lease has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LendingEnd<'a> {
+    /// With an answer, which denied a cost until then.
+    Answered(&'a Acquired, Granted, Option<Denied>),
+    /// It was certainly not executed.
+    NotExecuted(Offer),
+    /// Nobody knows.
+    Unknown,
+}
+
+/// What is to be done after a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Workers that wait for it, a bit for each.
+    pub waiting: u32,
+    /// What the bucket needs later.
+    pub due: Option<Due>,
+    /// How long the limiter is not asked for what it has denied.
+    pub quiet: Ms,
+}
+
+/// Tokens that those who waited got, apart from what is held for them.
+pub type Granted = u64;
+
+/// The least cost that a bucket has denied, and when it fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// Tokens.
+    pub cost: u64,
+    /// The wait.
+    pub retry_after: Ms,
+}
+
+impl Plan {
+    /// Whether this worker makes the one call about a lease that may be out.
+    pub fn open_call(&self, store: &dyn Store, ask: &Ask, wish: Wish, worker: u32, now: Ms, timeout: Ms) -> Election {
+        let opened = self.change(store, ask, now, |entry| {
+            let unsettled = entry.lease.spent;
+            // Without leases nothing is held but for a moment, for requests that wait for other buckets, too.
+            let wish = match (ask.mode, wish) {
+                (Mode::Exact, Wish::Borrow | Wish::BorrowFor(_)) => Wish::Keep,
+                (_, Wish::BorrowFor(cost)) if entry.is_short_of(ask, cost, now) => Wish::GiveBack,
+                (_, wish) => wish,
+            };
+            let Some(mut offer) = entry.lease.open_call(ask.limit, ask.terms(), wish, worker, now, now + timeout)
+            else {
+                // One that has outlived a wait may never end: its worker may be dead.
+                let is_late = entry.lease.call_ends + self.policy.limiter.timeout <= now + timeout;
+                return if is_late { Election::Void } else { Election::Lost };
+            };
+            if let Mode::Async { .. } = ask.mode {
+                offer.debt = unsettled;
+            }
+            Election::Won(offer, Lending { moment: entry.lease.moment(), sent: now })
+        });
+        opened.unwrap_or(Election::Void)
+    }
+
+    /// How a call about a lease has ended.
+    pub fn close_call(
+        &self,
+        store: &dyn Store,
+        ask: &Ask,
+        call: Lending,
+        end: LendingEnd,
+        now: Ms,
+        random: u64,
+    ) -> Closed {
+        let closed = self.change(store, ask, now, |entry| {
+            // Another call is out, or none: the lease has gone on without this one.
+            if entry.lease.moment() != call.moment {
+                return Closed::default();
+            }
+            let waiting = match end {
+                LendingEnd::Answered(acquired, granted, denied) => {
+                    let waiting = entry.lease.renew(&acquired.lent, call.sent, now);
+                    entry.note(ask, acquired, call.sent, granted, denied, now, random);
+                    entry.means_until = entry.means_until.max(entry.lease.expires);
+                    waiting
+                }
+                LendingEnd::NotExecuted(offer) => entry.lease.cancel_call(offer),
+                LendingEnd::Unknown => entry.lease.lose_call(),
+            };
+            entry.written = now;
+            let quiet = entry.lease.quiet_for(now, u64::MAX).unwrap_or_default();
+            Closed { waiting, due: entry.due(ask, now), quiet }
+        });
+        closed.unwrap_or_default()
+    }
+
+    /// What a bucket needs whose lease nobody may want any more; None if nothing.
+    pub fn due(&self, store: &dyn Store, ask: &Ask, now: Ms) -> Option<Due> {
+        let table = self.table.as_ref()?;
+        table.read(store, table.fingerprint(&ask.key))?.due(ask, now)
+    }
+
+    /// Notes what the limiter has said of a bucket to those who asked for no lease. Gives how long the limiter is not
+    /// asked for what it has denied, as [`Closed::quiet`] does.
+    #[expect(clippy::too_many_arguments, reason = "all that a call brings")]
+    pub fn note(
+        &self,
+        store: &dyn Store,
+        ask: &Ask,
+        acquired: &Acquired,
+        denied: Option<Denied>,
+        sent: Ms,
+        now: Ms,
+        random: u64,
+    ) -> Ms {
+        if denied.is_none() && self.policy.limiter.max_new_keys_per_second.is_none() {
+            return Ms(0);
+        }
+        // Where all tries are lost, the next request asks the limiter: it costs a call.
+        let noted = self.change(store, ask, sent, |entry| {
+            entry.note(ask, acquired, sent, 0, denied, now, random);
+            entry.lease.quiet_for(now, u64::MAX)
+        });
+        noted.flatten().unwrap_or_default()
+    }
+}
