@@ -143,7 +143,7 @@ fn add(headers: &mut Vec<Header>, name: &'static str, value: String) {
 
 #[inline(never)]
 fn decimal(number: u64) -> String {
-    number.to_string()
+    itoa::Buffer::new().format(number).to_owned()
 }
 
 impl Grpc {

@@ -211,15 +211,9 @@ fn ask(
 /// `<namespace>:{<tenant>}:<rule>:<entry>:<period_ms>:<format>`: the tenant is the hash tag of Redis Cluster. The limit
 /// is not in it, so that a changed quota goes on with the level that is there.
 fn key(policy: &Policy, rule: &Rule, tenant: &Tenant, entry: &str, limit: Limit) -> String {
-    format!(
-        "{}:{{{}}}:{}:{}:{}:{}",
-        policy.namespace,
-        tenant.as_str(),
-        rule.name,
-        entry,
-        limit.period().0,
-        script::TOKEN_BUCKET.format,
-    )
+    let (mut period, format) = (itoa::Buffer::new(), script::TOKEN_BUCKET.format);
+    let period = period.format(limit.period().0);
+    [&policy.namespace, ":{", tenant.as_str(), "}:", &rule.name, ":", entry, ":", period, ":", format].concat()
 }
 
 fn repeat(policy: &Policy, rule: &Rule, tenant: &Tenant, reading: &Reading) -> Option<Repeat> {

@@ -60,7 +60,7 @@ impl Tenant {
             Storage::Plain if value.len() <= MAX_PLAIN => escape(value),
             Storage::Plain | Storage::Secret => key.hash(value),
         };
-        Tenant(format!("{label}.{written}"))
+        Tenant([label, ".", &written].concat())
     }
 
     /// A secret tenant, named by its hash: `~` and 32 lower-case hex digits. None where it is no hash.

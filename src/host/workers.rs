@@ -24,7 +24,8 @@ struct Workers {
 /// had, and then it is woken by its tick.
 pub(super) fn join(known: Option<u32>, queue: u32) -> Option<u32> {
     update(&SharedData, NAME, |found| {
-        let mut workers = found.and_then(Workers::decode).unwrap_or(Workers { count: 0, queues: vec![0; MOST] });
+        let mut workers =
+            found.as_deref().and_then(Workers::decode).unwrap_or(Workers { count: 0, queues: vec![0; MOST] });
         let worker = known.unwrap_or(workers.count);
         if known.is_none() {
             workers.count = workers.count.wrapping_add(1);

@@ -114,7 +114,7 @@ impl Breaker {
 
     fn change<T>(&self, store: &dyn Store, mut change: impl FnMut(&mut State) -> T) -> Option<T> {
         let (state, outcome) = update(store, &self.name, |found| {
-            let before = found.and_then(State::decode).unwrap_or_default();
+            let before = found.as_deref().and_then(State::decode).unwrap_or_default();
             let mut state = before;
             let outcome = change(&mut state);
             ((state != before).then(|| state.encode()), (state, outcome))

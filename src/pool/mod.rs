@@ -56,12 +56,12 @@ const TRIES: u8 = 8;
 pub(crate) fn update<T>(
     store: &dyn Store,
     name: &str,
-    mut change: impl FnMut(Option<&[u8]>) -> (Option<Vec<u8>>, T),
+    mut change: impl FnMut(Option<Vec<u8>>) -> (Option<Vec<u8>>, T),
 ) -> Option<T> {
     for _ in 0..TRIES {
         let found = store.get(name);
-        let (value, over) = match &found {
-            Some((value, number)) => (Some(value.as_slice()), Over::This(*number)),
+        let (value, over) = match found {
+            Some((value, number)) => (Some(value), Over::This(number)),
             None => (None, Over::Nothing),
         };
         let (write, outcome) = change(value);

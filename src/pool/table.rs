@@ -123,16 +123,18 @@ impl Table {
     #[inline(never)]
     fn rewrite(&self, store: &dyn Store, of: Fingerprint, now: Ms, change: &mut dyn FnMut(&mut Entry)) -> bool {
         let written = update(store, &self.name(of), |found| {
-            let found = found.filter(|bytes| is_set(bytes));
-            let known = found.and_then(|bytes| entries(bytes).position(|slot| names(slot) == of.0));
-            let before = known.and_then(|at| self.decode(entries(found?).nth(at)?)).unwrap_or_default();
+            let mut bytes = found.filter(|bytes| is_set(bytes)).unwrap_or_default();
+            let known = entries(&bytes).position(|slot| names(slot) == of.0);
+            let before = known.and_then(|at| self.decode(entries(&bytes).nth(at)?)).unwrap_or_default();
             let mut entry = before;
             change(&mut entry);
             if entry == before {
                 return (None, false);
             }
             (entry.fingerprint, entry.written) = (of.0, now);
-            let mut bytes = found.map_or_else(empty_set, <[u8]>::to_vec);
+            if bytes.is_empty() {
+                bytes = empty_set();
+            }
             let (at, evicts) = known.map_or_else(|| self.first_to_go(&bytes, now), |at| (at, false));
             if let Some(slot) = slots(&mut bytes).nth(at) {
                 slot.copy_from_slice(&self.encode(&entry));
@@ -152,8 +154,10 @@ impl Table {
     }
 
     fn name(&self, of: Fingerprint) -> String {
-        let set = of.0.checked_rem(u128::from(self.sets)).unwrap_or_default();
-        format!("{}.{set:x}", self.prefix)
+        // Half of the fingerprint is as good, and divided at once.
+        let half = u64::try_from(of.0 & u128::from(u64::MAX)).unwrap_or_default();
+        let set = half.checked_rem(self.sets).unwrap_or_default();
+        [&self.prefix, ".", itoa::Buffer::new().format(set)].concat()
     }
 
     fn checksum(&self, entry: &[u8]) -> u64 {

@@ -220,7 +220,7 @@ impl Top {
         self.merged = Some(now);
         self.counted.retain(|((rule, kind), counted)| {
             let merged = update(store, &name(*rule, *kind), |found| {
-                let mut recent = found.and_then(Recent::decode).unwrap_or_default();
+                let mut recent = found.as_deref().and_then(Recent::decode).unwrap_or_default();
                 recent.merge(counted, since, now);
                 (Some(recent.encode()), ())
             });
