@@ -1,7 +1,7 @@
 //! Measures what weir costs and writes it down: `make bench`.
 //!
 //! `bench MODULE EMPTY_MODULE RLS` measures everything, writes `results.json`, and from it the plots and the README's
-//! section. `bench render` does the last alone. ROUNDS, SECONDS, KEYS and TENANTS say how much is measured; ONLY names
+//! section. `bench render` does the last alone. ROUNDS, SECONDS_EACH, KEYS and TENANTS say how much is measured; ONLY names
 //! parts (proxy, redis, module, core; several with commas) to measure, and what `results.json` holds of the others stays.
 
 mod acquires;
@@ -39,7 +39,7 @@ fn main() -> Result<()> {
 }
 
 fn measure(built: Built) -> Result<Results> {
-    let (rounds, seconds) = (number("ROUNDS", 9)?, number("SECONDS", 3.0)?);
+    let (rounds, seconds) = (number("ROUNDS", 9)?, number("SECONDS_EACH", 3.0)?);
     let (keys, tenants) = (number("KEYS", 1_600_000)?, number("TENANTS", 10_000_000)?);
     let only = std::env::var("ONLY").unwrap_or_default();
     let mut results = match only.as_str() {

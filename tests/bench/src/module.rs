@@ -49,7 +49,7 @@ fn limits(count: usize) -> Result<String> {
         let comma = if tenant == 1 { "" } else { ", " };
         write!(overrides, r#"{comma}"user.tenant-{tenant}": "{}/m""#, 100 + tenant)?;
     }
-    let text = small.replace(r#""on_error""#, &format!(r#""overrides": {{{overrides}}}, "on_error""#));
+    let text = small.replace(r#", "on_error""#, &format!(r#", "overrides": {{{overrides}}}, "on_error""#));
     listeners(Some(wasm("@MODULE@", if count == 1 { &small } else { &text })), serde_json::json!([]))
 }
 

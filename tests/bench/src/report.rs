@@ -72,7 +72,7 @@ fn method(text: &mut String, results: &Results) -> Result<()> {
     }
     writeln!(
         text,
-        "On {} processors ({}), {} GB, {}; {}.\n",
+        "`make bench` measures all of this anew. On {} processors ({}), {} GB, {}; {}.\n",
         machine.processors,
         machine.processor,
         machine.memory_gb,

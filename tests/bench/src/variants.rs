@@ -78,12 +78,15 @@ pub const TIMEOUT: &str = "1s";
 
 /// The policy of a variant of weir, beside the defaults as small as it gets. The tenant is the second part of the path.
 pub fn policy(mode: &str, headers: &str, limits: &str) -> String {
-    let proxies = if mode == "local" { r#""proxies": 1,"# } else { "" };
+    let (proxies, on_error) = match mode {
+        "local" => (r#""proxies": 1,"#, ""),
+        _ => ("", r#", "on_error": "allow""#),
+    };
     format!(
         r#"{{"version": 1, {proxies}
             "limiters": {{"main": {{"transport": "webdis", "cluster": "webdis", "timeout": "{TIMEOUT}"}}}},
             "rules": [{{"name": "per-user", "key": [{{"path_segment": {{"index": 2, "as": "user", "trusted": true}}}}],
-                "mode": "{mode}", "limits": {limits}, "on_error": "allow"}}],
+                "mode": "{mode}", "limits": {limits} {on_error}}}],
             "response": {{"headers": {headers}}}}}"#
     )
 }

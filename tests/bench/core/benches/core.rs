@@ -52,7 +52,7 @@ fn policy(classes: usize, rules: usize) -> Policy {
         .map(|number| {
             format!(
                 r#"{{"name": "rule-{number}", "key": [{{"header": {{"name": "x-user-id", "as": "user", "trusted": true}}}}],
-                    "limits": {{"default": "100/m", "c7": "10/m"}}, "on_error": "allow"}}"#
+                    "limits": {{"default": {{"default": "100/m", "c7": "10/m"}}}}, "on_error": "allow"}}"#
             )
         })
         .collect();
