@@ -18,9 +18,9 @@ pub fn measure(seconds: f64) -> Result<Vec<Core>> {
         .args(["--measurement-time", &seconds.to_string(), "--warm-up-time", "1", "--quiet"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("CRITERION_HOME", scratch.path())
-        .status()?;
-    if !bench.success() {
-        return Err("the benches of the core have failed".into());
+        .output()?;
+    if !bench.status.success() {
+        return Err(format!("the benches of the core:\n{}", String::from_utf8_lossy(&bench.stderr)).into());
     }
     let mut all = Vec::new();
     collect(scratch.path(), &mut all)?;

@@ -51,10 +51,12 @@ fn measure(built: Built) -> Result<Results> {
     if wanted("core") {
         eprintln!("==> the core alone");
         results.core = criterion::measure(seconds)?;
+        report::keep(&results)?;
     }
     if wanted("redis") {
         eprintln!("==> Redis: {keys} keys, and calls");
         results.redis = acquires::measure(keys, rounds, seconds)?;
+        report::keep(&results)?;
     }
     if wanted("proxy") || wanted("module") {
         let stack = Stack::start(built)?;
@@ -62,6 +64,7 @@ fn measure(built: Built) -> Result<Results> {
             eprintln!("==> in Envoy: {rounds} rounds of {seconds} s for each variant");
             (results.proxy, results.latency) = rounds::measure(&stack, rounds, seconds)?;
             (results.rounds, results.seconds) = (rounds, seconds);
+            report::keep(&results)?;
         }
         if wanted("module") {
             eprintln!("==> the module, and {tenants} tenants");

@@ -26,10 +26,15 @@ pub fn read() -> Result<Results> {
     Ok(serde_json::from_str(&text)?)
 }
 
+/// Writes `results.json`.
+pub fn keep(results: &Results) -> Result<()> {
+    let text = serde_json::to_string_pretty(results)? + "\n";
+    Ok(std::fs::write(root().join("tests/bench/results.json"), text)?)
+}
+
 /// Writes `results.json`, the plots, and the README's section.
 pub fn write(results: &Results) -> Result<()> {
-    let text = serde_json::to_string_pretty(results)? + "\n";
-    std::fs::write(root().join("tests/bench/results.json"), text)?;
+    keep(results)?;
     let plots = root().join("tests/bench/plots");
     std::fs::create_dir_all(&plots)?;
     for (name, svg) in drawn(results) {
@@ -79,6 +84,7 @@ fn method(text: &mut String, results: &Results) -> Result<()> {
         machine.date,
         versions.join(", ")
     )?;
+    let sum = |of: fn(&Sample) -> u64| results.proxy.iter().flat_map(|series| &series.samples).map(of).sum();
     let b = |load| total(results, NONE, load).map(|median| format!("{median:.1} µs"));
     writeln!(
         text,
@@ -88,10 +94,12 @@ fn method(text: &mut String, results: &Results) -> Result<()> {
          (Webdis, or a rate limit service on limitador: [tests/bench/rls](tests/bench/rls)) and its Redis, from \
          `/proc/PID/task/*/schedstat`; the service and the load tool are left out. {rounds} rounds of {seconds} s for each \
          variant, in an order of its own in each round; each figure is the median of what was paired within a round, with \
-         its interval of 95 % at least. All requests were within their limit, none was decided by a failure \
-         (`timeout: {TIMEOUT}`), and before the rounds each filter has refused the eleventh request of a limit of ten.\n",
+         its interval of 95 % at least. All requests were within their limit; {} of {} were decided by a failure of the \
+         limiter (`timeout: {TIMEOUT}`). Before the rounds each filter has refused the eleventh request of a limit of ten.\n",
         b(Load::Hot)?,
-        b(Load::Many)?
+        b(Load::Many)?,
+        thousands(sum(|sample| sample.failed)),
+        thousands(sum(|sample| sample.requests))
     )?;
     Ok(())
 }

@@ -45,6 +45,8 @@ pub struct Sample {
     pub requests: u64,
     /// Calls to the limiter.
     pub calls: u64,
+    /// Requests that were let through because the limiter had failed.
+    pub failed: u64,
 }
 
 impl Sample {

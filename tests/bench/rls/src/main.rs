@@ -62,12 +62,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let limiter = match storage.as_str() {
         "memory" => {
             let limiter = RateLimiter::new(COUNTERS);
-            limits()?.into_iter().for_each(|limit| drop(limiter.add_limit(limit)));
+            for limit in limits()? {
+                limiter.add_limit(limit);
+            }
             Limiter::Memory(limiter)
         }
         url => {
             let limiter = AsyncRateLimiter::new_with_storage(Box::new(AsyncRedisStorage::new(url).await?));
-            limits()?.into_iter().for_each(|limit| drop(limiter.add_limit(limit)));
+            for limit in limits()? {
+                limiter.add_limit(limit);
+            }
             Limiter::Redis(limiter)
         }
     };
