@@ -12,7 +12,7 @@ BINDGEN_VERSION := $(shell sed -n '/^name = "wasm-bindgen"$$/{n;s/^version = "\(
 ENVOY := $(TOOLS)/envoy/$(ENVOY_VERSION).installed
 BINDGEN := $(TOOLS)/wasm-bindgen/$(BINDGEN_VERSION).installed
 
-MODULE := target/wasm32-wasip1/release/weir.wasm
+MODULE := $(or $(CARGO_TARGET_DIR),target)/wasm32-wasip1/release/weir.wasm
 export WEIR_ENVOY := $(abspath $(TOOLS)/envoy/bin/envoy)
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER := $(abspath $(TOOLS)/wasm-bindgen/bin/wasm-bindgen-test-runner)
 
@@ -116,7 +116,7 @@ bench-readme: packages ## Make the README's section and the plots anew from test
 bench-parts: module bench-packages $(ENVOY)
 	$(call say,building the bench (the first time half an hour: limitador brings RocksDB))
 	@cd tests/bench && cargo build --quiet --profile module --package weir-bench-empty --target wasm32-wasip1 && \
-	  cargo build --quiet --release --package weir-bench --package weir-bench-rls
+	  cargo build --quiet --release --package weir-bench-rls && cargo build --quiet --release --package weir-bench
 
 test-bench: packages ## The README tells what was measured, and the bench is in order
 	$(call say,the README's figures)

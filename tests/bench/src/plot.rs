@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::stats::Median;
 
-pub const GREY: &str = "#808080";
+const GREY: &str = "#808080";
 pub const BLUE: &str = "#4c8dd6";
 pub const ORANGE: &str = "#e08a2c";
 pub const GREEN: &str = "#4f9a5a";
