@@ -13,7 +13,7 @@ ENVOY := $(TOOLS)/envoy/$(ENVOY_VERSION).installed
 BINDGEN := $(TOOLS)/wasm-bindgen/$(BINDGEN_VERSION).installed
 PROMTOOL := $(TOOLS)/promtool
 
-MODULE := target/wasm32-wasip1/release/weir.wasm
+MODULE := $(or $(CARGO_TARGET_DIR),target)/wasm32-wasip1/release/weir.wasm
 export WEIR_ENVOY := $(abspath $(TOOLS)/envoy/bin/envoy)
 export WEIR_PROMTOOL := $(abspath $(PROMTOOL))
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER := $(abspath $(TOOLS)/wasm-bindgen/bin/wasm-bindgen-test-runner)
@@ -44,7 +44,7 @@ tool: packages ## Build the command line tool, target/release/weir
 	$(call say,building the tool)
 	@cargo build --quiet --release --features cli --bin weir
 
-test: lint test-core test-sim test-system test-fuzz ## Everything that must hold, lint included
+test: lint test-core test-sim test-system test-fuzz test-bench ## Everything that must hold, lint included
 
 lint: packages ## Format and clippy, natively and for wasm
 	$(call say,format and clippy)
@@ -102,23 +102,62 @@ fuzz-targets: packages
 	@cd tests/fuzz && cargo fmt --check && cargo build --quiet --release && \
 	  cargo clippy --quiet --release -- -D warnings
 
+# The bench is a workspace apart, so that nothing of it is built for anything else. BENCH_TARGET is where its cargo builds.
+BENCH_TARGET = $(or $(CARGO_TARGET_DIR),$(abspath tests/bench/target))
+BENCH = cd tests/bench && exec cargo run --quiet --release --package weir-bench --bin bench --
+# Unless it is given; for `make fuzz` it has another default.
+BENCH_SECONDS = $(if $(filter file,$(origin SECONDS)),3,$(SECONDS))
+
+bench: bench-parts ## Measure everything, an hour: ROUNDS=9 SECONDS=3 KEYS=1600000 TENANTS=10000000; ONLY=proxy,redis,module,core
+	@export ROUNDS=$(or $(ROUNDS),9) SECONDS_EACH=$(BENCH_SECONDS) KEYS=$(or $(KEYS),1600000) \
+	  TENANTS=$(or $(TENANTS),10000000) ONLY=$(ONLY); \
+	$(BENCH) $(abspath $(MODULE)) $(BENCH_TARGET)/wasm32-wasip1/module/empty.wasm $(BENCH_TARGET)/release/rls
+
+bench-quick: ## The same in ten minutes, to see that it works; its figures decide nothing
+	@$(MAKE) bench ROUNDS=2 SECONDS=1 KEYS=100000 TENANTS=100000
+
+bench-readme: packages ## Make the README's section and the plots anew from tests/bench/results.json
+	@$(BENCH) render
+
+bench-parts: module bench-packages $(ENVOY)
+	$(call say,building the bench (the first time half an hour: limitador brings RocksDB))
+	@cd tests/bench && cargo build --quiet --profile module --package weir-bench-empty --target wasm32-wasip1 && \
+	  cargo build --quiet --release --package weir-bench-rls && cargo build --quiet --release --package weir-bench
+
+test-bench: packages ## The README tells what was measured, and the bench is in order
+	$(call say,the README's figures)
+	@cd tests/bench && cargo fmt --all --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet
+
 clean: ## Remove what was built and installed here
-	@rm -rf target tests/fuzz/target $(TOOLS)
+	@rm -rf target tests/fuzz/target tests/bench/target $(TOOLS)
 
 # What the system must have. Nothing is installed where nothing is missing.
 APT := build-essential python3-venv nodejs redis-server webdis
 packages:
-	@missing=""; \
-	need() { command -v "$$1" >/dev/null || missing+=" $$2"; }; \
+	@missing=""; $(need); \
 	need cc build-essential; need c++ build-essential; need node nodejs; need redis-server redis-server; need webdis webdis; \
 	python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=" python3-venv"; \
-	[ -z "$$missing" ] && exit 0; \
+	$(call install,$(APT))
+
+# For the bench alone: the load tools, and what RocksDB and OpenSSL are built with, which limitador brings.
+BENCH_APT := nghttp2-client redis-tools libclang-dev libssl-dev pkg-config
+bench-packages:
+	@missing=""; $(need); \
+	need h2load nghttp2-client; need redis-benchmark redis-tools; need pkg-config pkg-config; \
+	compgen -G '/usr/lib/llvm-*/lib/libclang.so*' >/dev/null || missing+=" libclang-dev"; \
+	[ -f /usr/include/openssl/ssl.h ] || missing+=" libssl-dev"; \
+	$(call install,$(BENCH_APT))
+
+need = need() { command -v "$$1" >/dev/null || missing+=" $$2"; }
+define install
+[ -z "$$missing" ] && exit 0; \
 	if [ "$$(id -u)" = 0 ]; then root=""; elif command -v sudo >/dev/null; then root="sudo"; else root="none"; fi; \
 	if [ "$$root" = none ] || ! command -v apt-get >/dev/null; then \
-	  echo "missing:$$missing"; echo "install them as root and come back: apt-get install $(APT)"; exit 1; \
+	  echo "missing:$$missing"; echo "install them as root and come back: apt-get install $(1)"; exit 1; \
 	fi; \
 	echo "==> installing$$missing"; \
 	$$root apt-get update -qq && $$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null
+endef
 
 $(ENVOY): | packages
 	$(call say,installing Envoy $(ENVOY_VERSION) into $(TOOLS) (107 MB))
@@ -142,4 +181,4 @@ $(PROMTOOL): | packages
 	dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool; \
 	mv usr/bin/promtool $(abspath $(PROMTOOL)); touch $(abspath $(PROMTOOL))
 
-.PHONY: help run module tool trapping-module chaos test lint test-core sim mutants test-sim test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets clean packages
+.PHONY: help run module tool trapping-module chaos test lint test-core sim mutants test-sim test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets bench bench-quick bench-readme bench-parts test-bench clean packages bench-packages

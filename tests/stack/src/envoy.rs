@@ -27,6 +27,8 @@ pub struct EnvoyOptions<'a> {
     pub listeners: Listeners<'a>,
     pub upstream_port: u16,
     pub webdis_port: u16,
+    /// Clusters besides those of `envoy/bootstrap.yaml`, each in JSON on one line.
+    pub more_clusters: &'a [String],
     /// Environment variables, such as those that a policy names. Nothing but PATH is inherited.
     pub env: &'a [(&'a str, &'a str)],
     /// How many seconds a replaced listener keeps its connections, and the requests on them.
@@ -44,6 +46,7 @@ impl<'a> EnvoyOptions<'a> {
             listeners: Listeners::Policy(policy_json),
             upstream_port,
             webdis_port,
+            more_clusters: &[],
             env: &[],
             drain_s: 1,
             expect_ready: true,
@@ -109,7 +112,10 @@ impl Envoy {
         };
         scratch::write(&listeners_file, &listeners)?;
         let bootstrap = dir.join("bootstrap.yaml");
-        scratch::write(&bootstrap, &bootstrap_text(&listeners_file, options.upstream_port, options.webdis_port)?)?;
+        let mut text = bootstrap_text(&listeners_file, options.upstream_port, options.webdis_port)?;
+        // The file ends with its list of clusters.
+        text.extend(options.more_clusters.iter().map(|cluster| format!("    - {cluster}\n")));
+        scratch::write(&bootstrap, &text)?;
         let proxy = Proxy::start(&ProxyOptions {
             name: "envoy",
             dir: &dir,
@@ -131,6 +137,11 @@ impl Envoy {
     /// Where clients connect.
     pub fn port(&self) -> u16 {
         self.port.number()
+    }
+
+    /// The number of the process, as /proc has it.
+    pub fn id(&self) -> u32 {
+        self.proxy.process.id()
     }
 
     /// One more port that is this Envoy's as long as it lives, for [`Envoy::push_policies`] or a file of your own.

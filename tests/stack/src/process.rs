@@ -85,6 +85,11 @@ impl Process {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// The number of the process, as /proc has it.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }

@@ -143,6 +143,11 @@ impl Redis {
         cmd.query(&mut self.operator()?).map_err(|e| Error::new(format!("redis {}", command.join(" ")), e, "its reply"))
     }
 
+    /// The number of the process, as /proc has it.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// SIGKILL: connections break, and later ones are refused.
     pub fn kill(&mut self) {
         self.process.kill();

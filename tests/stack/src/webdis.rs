@@ -83,6 +83,11 @@ impl Webdis {
         })
     }
 
+    /// The number of the process, as /proc has it.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// SIGKILL: connections break, and later ones are refused.
     pub fn kill(&mut self) {
         self.process.kill();

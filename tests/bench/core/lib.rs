@@ -1,0 +1,1 @@
+//! The benches of the core are in `benches`; a package needs a library, too.

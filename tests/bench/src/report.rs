@@ -1,0 +1,437 @@
+//! The README's section and the plots, as they follow from the results. No figure is typed in by hand.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::Result;
+use crate::acquires::{BARE, STRAIGHT, WEBDIS};
+use crate::load::{AT_ONCE, Load, TENANTS};
+use crate::plot::{BLUE, GREEN, ORANGE, intervals, stacked};
+use crate::results::{Latencies, Latency, Results, Sample};
+use crate::stats::Median;
+use crate::variants::{ALL, EXACT, GLOBAL_REDIS, LEASE, NONE, TIMEOUT, Variant};
+
+const BEGIN: &str = "<!-- Made by make bench from tests/bench/results.json. -->\n";
+const END: &str = "<!-- The end of what make bench has made. -->\n";
+
+/// With fewer rounds nothing is decided.
+const ROUNDS: usize = 7;
+
+/// Where results, plots and the README are.
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Reads `results.json`, if there is one.
+pub fn read() -> Result<Results> {
+    let file = root().join("tests/bench/results.json");
+    let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// Writes `results.json`.
+pub fn keep(results: &Results) -> Result<()> {
+    let text = serde_json::to_string_pretty(results)? + "\n";
+    Ok(std::fs::write(root().join("tests/bench/results.json"), text)?)
+}
+
+/// Writes `results.json`, the plots, and the README's section.
+pub fn write(results: &Results) -> Result<()> {
+    keep(results)?;
+    let plots = root().join("tests/bench/plots");
+    std::fs::create_dir_all(&plots)?;
+    for (name, svg) in drawn(results) {
+        std::fs::write(plots.join(name), svg)?;
+    }
+    let readme = root().join("README.md");
+    let text = std::fs::read_to_string(&readme)?;
+    let (before, after) = around(&text)?;
+    Ok(std::fs::write(readme, format!("{before}{BEGIN}{}{END}{after}", section(results)?))?)
+}
+
+/// What stands before and after the section.
+fn around(readme: &str) -> Result<(&str, &str)> {
+    let (before, rest) = readme.split_once(BEGIN).ok_or("README.md has no place for what was measured")?;
+    let (_, after) = rest.split_once(END).ok_or("README.md has no end of what was measured")?;
+    Ok((before, after))
+}
+
+/// What `README.md` holds between its two marks.
+fn section(results: &Results) -> Result<String> {
+    let mut text = String::new();
+    method(&mut text, results)?;
+    goals(&mut text, results)?;
+    proxy(&mut text, results)?;
+    in_redis(&mut text, results)?;
+    module(&mut text, results)?;
+    core(&mut text, results)?;
+    Ok(text)
+}
+
+fn method(text: &mut String, results: &Results) -> Result<()> {
+    let machine = &results.machine;
+    let versions: Vec<String> = machine.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let (rounds, seconds) = (results.rounds, results.seconds);
+    if rounds < ROUNDS {
+        writeln!(
+            text,
+            "**A short run of {rounds} rounds: the intervals are what there was, and nothing is decided.**\n"
+        )?;
+    }
+    writeln!(
+        text,
+        "`make bench` measures all of this anew. On {} processors ({}), {} GB, {}; {}.\n",
+        machine.processors,
+        machine.processor,
+        machine.memory_gb,
+        machine.date,
+        versions.join(", ")
+    )?;
+    let sum = |of: fn(&Sample) -> u64| results.proxy.iter().flat_map(|series| &series.samples).map(of).sum();
+    let b = |load| total(results, NONE, load).map(|median| format!("{median:.1} µs"));
+    writeln!(
+        text,
+        "**B** is the processor time of Envoy (one worker) for a request without any filter, sent on to a service on \
+         loopback: {} for {AT_ONCE} connections of HTTP/1.1 and one tenant (*hot*), {} for {AT_ONCE} streams of an HTTP/2 \
+         connection and {TENANTS} tenants by Zipf's law (*many*). A cost is that of all processes: Envoy, the limiter \
+         (Webdis, or a rate limit service on limitador: [tests/bench/rls](tests/bench/rls)) and its Redis, from \
+         `/proc/PID/task/*/schedstat`; the service and the load tool are left out. {rounds} rounds of {seconds} s for each \
+         variant, in an order of its own in each round; each figure is the median of what was paired within a round, with \
+         its interval of 95 % at least. All requests were within their limit; {} of {} were decided by a failure of the \
+         limiter (`timeout: {TIMEOUT}`). Before the rounds each filter has refused the eleventh request of a limit of ten.\n",
+        b(Load::Hot)?,
+        b(Load::Many)?,
+        thousands(sum(|sample| sample.failed)),
+        thousands(sum(|sample| sample.requests))
+    )?;
+    Ok(())
+}
+
+struct Goal {
+    what: &'static str,
+    most: f64,
+    unit: &'static str,
+    digits: usize,
+    measured: Median,
+}
+
+fn all_goals(results: &Results) -> Result<Vec<Goal>> {
+    let of_global = |variant| {
+        paired(results, &[variant, GLOBAL_REDIS, NONE], Load::Hot, |samples| {
+            let [with, global, none] = [0, 1, 2].map(|at| samples[at].total_us());
+            (with - none) / (global - none)
+        })
+    };
+    let p99 =
+        |variant| -> Result<Median> { Ok(added_ms(latencies(results, variant)?, |percentiles| percentiles.p99_us)) };
+    let bytes = results.redis.bytes_lent / results.redis.bytes_bare;
+    Ok(vec![
+        Goal {
+            what: "lease adds to a request",
+            most: 0.25,
+            unit: " B",
+            digits: 2,
+            measured: added(results, LEASE, Load::Hot)?,
+        },
+        Goal {
+            what: "lease, of what native global + limitador in Redis adds",
+            most: 0.1,
+            unit: "",
+            digits: 3,
+            measured: of_global(LEASE)?,
+        },
+        Goal {
+            what: "exact on a hot key, of the same",
+            most: 1.0 / 3.0,
+            unit: "",
+            digits: 2,
+            measured: of_global(EXACT)?,
+        },
+        Goal { what: "lease adds to p99 at half load", most: 0.3, unit: " ms", digits: 2, measured: p99(LEASE)? },
+        Goal { what: "exact adds to p99 at half load", most: 2.0, unit: " ms", digits: 2, measured: p99(EXACT)? },
+        Goal {
+            what: "bytes in Redis, of a bare key",
+            most: 1.5,
+            unit: "",
+            digits: 2,
+            measured: Median { value: bytes, low: bytes, high: bytes },
+        },
+    ])
+}
+
+fn goals(text: &mut String, results: &Results) -> Result<()> {
+    writeln!(text, "| goal | at most | measured | |\n| --- | --- | --- | --- |")?;
+    for Goal { what, most, unit, digits, measured } in all_goals(results)? {
+        let verdict = match measured {
+            _ if results.rounds < ROUNDS => "",
+            Median { high, .. } if high <= most => "met",
+            Median { low, .. } if low > most => "missed",
+            Median { value, .. } if value <= most => "met by the median, not by the interval",
+            _ => "missed by the median, not by the interval",
+        };
+        let shown = match measured.low == measured.high {
+            true => format!("{:.digits$}", measured.value),
+            false => format!("{measured:.digits$}"),
+        };
+        writeln!(text, "| {what} | {most:.digits$}{unit} | {shown}{unit} | {verdict} |")?;
+    }
+    writeln!(text)?;
+    Ok(())
+}
+
+fn proxy(text: &mut String, results: &Results) -> Result<()> {
+    writeln!(
+        text,
+        "| what a request costs more, in B | hot | many | hot, in µs: Envoy, limiter, Redis | requests/s, hot | \
+         calls for 1,000 requests: hot; many |\n| --- | --- | --- | --- | --- | --- |"
+    )?;
+    for Variant { name, title, .. } in &ALL {
+        let added = |load| -> Result<String> {
+            match *name {
+                NONE => Ok("(B)".to_owned()),
+                _ => Ok(added(results, name, load)?.to_string()),
+            }
+        };
+        let median = |load, of: fn(&Sample) -> f64| -> Result<f64> {
+            Ok(Median::of(samples(results, name, load)?.iter().map(of)).value)
+        };
+        let hot = |of| median(Load::Hot, of);
+        let parts = format!("{:.1}, {:.1}, {:.1}", hot(|s| s.envoy_us)?, hot(|s| s.limiter_us)?, hot(|s| s.redis_us)?);
+        let calls = |load| median(load, |sample| 1000.0 * sample.calls as f64 / sample.requests as f64);
+        let calls = match name.starts_with("weir") {
+            true => format!("{:.1}; {:.1}", calls(Load::Hot)?, calls(Load::Many)?),
+            false if name.starts_with("global") => "1000; 1000".to_owned(),
+            false => "0; 0".to_owned(),
+        };
+        writeln!(
+            text,
+            "| {title} | {} | {} | {parts} | {:.0} | {calls} |",
+            added(Load::Hot)?,
+            added(Load::Many)?,
+            hot(|s| s.per_second)?
+        )?;
+    }
+    writeln!(
+        text,
+        "\nweir sets its three `x-ratelimit` headers where it does not say otherwise; the native filters set none, and \
+         native local_ratelimit has one bucket for all tenants.\n\n\
+         ![Processor time of a request by process](tests/bench/plots/cost.svg)\n\
+         ![What a request costs more than without a filter](tests/bench/plots/added.svg)\n"
+    )?;
+    writeln!(
+        text,
+        "| at half of what the variant can do, hot | requests/s | p50 without a filter, ms | adds to p50, ms | \
+         p99 without a filter, ms | adds to p99, ms |\n| --- | --- | --- | --- | --- | --- |"
+    )?;
+    for Variant { name, title, .. } in &ALL[1..] {
+        let samples = latencies(results, name)?;
+        let median = |of: fn(&Latency) -> f64| Median::of(samples.iter().map(of)).value;
+        writeln!(
+            text,
+            "| {title} | {:.0} | {:.2} | {} | {:.2} | {} |",
+            median(|latency| latency.per_second),
+            median(|latency| latency.none.p50_us / 1000.0),
+            added_ms(samples, |percentiles| percentiles.p50_us),
+            median(|latency| latency.none.p99_us / 1000.0),
+            added_ms(samples, |percentiles| percentiles.p99_us)
+        )?;
+    }
+    writeln!(text, "\n![What is added to p99 at half load](tests/bench/plots/p99.svg)\n")?;
+    Ok(())
+}
+
+fn in_redis(text: &mut String, results: &Results) -> Result<()> {
+    let redis = &results.redis;
+    writeln!(
+        text,
+        "**In Redis**, of {} keys: {:.0} bytes a key with a lease in it, {:.0} with none, {:.0} for `INCR` and `EXPIRE` \
+         under the same name.\n",
+        thousands(redis.keys),
+        redis.bytes_lent,
+        redis.bytes_exact,
+        redis.bytes_bare
+    )?;
+    writeln!(
+        text,
+        "| {AT_ONCE} connections, one key | calls/s | µs of Redis a call | µs of Webdis a call |\n| --- | --- | --- | --- |"
+    )?;
+    for (name, title) in [(BARE, "`INCR`"), (STRAIGHT, "an acquire, straight"), (WEBDIS, "an acquire, through Webdis")]
+    {
+        let all = redis.acquires.iter().find(|acquires| acquires.name == name).ok_or_else(|| format!("no {name}"))?;
+        let median = |of: fn(&crate::results::AcquireSample) -> f64| Median::of(all.samples.iter().map(of));
+        let webdis = match name {
+            WEBDIS => format!("{:.1}", median(|sample| sample.webdis_us)),
+            _ => String::new(),
+        };
+        writeln!(
+            text,
+            "| {title} | {:.0} | {:.1} | {webdis} |",
+            median(|sample| sample.per_second),
+            median(|sample| sample.redis_us)
+        )?;
+    }
+    writeln!(text)?;
+    Ok(())
+}
+
+fn module(text: &mut String, results: &Results) -> Result<()> {
+    let module = &results.module;
+    let configure = |of: fn(&crate::results::Configure) -> f64| Median::of(module.configure.iter().map(of));
+    writeln!(
+        text,
+        "**The module** has {} bytes; an empty filter on the same SDK has {}. A policy with {} limits is in force {:.0} ms \
+         after a running Envoy is given it, one with a single limit after {:.0} ms; the {} limits take {:.1} ms more of \
+         processor time, in all VMs together.\n",
+        thousands(module.bytes),
+        thousands(module.empty_bytes),
+        thousands(module.limits as u64),
+        configure(|c| c.large_ms),
+        configure(|c| c.small_ms),
+        thousands(module.limits as u64),
+        configure(|c| c.large_cpu_ms - c.small_cpu_ms)
+    )?;
+    writeln!(
+        text,
+        "| Envoy with | is ready after, ms | memory, MB: 1, 2, 4 workers | a worker more, MB |\n| --- | --- | --- | --- |"
+    )?;
+    for (name, took) in &module.ready_ms {
+        let (variant, more) =
+            name.split_once(", ").map_or((name.as_str(), ""), |(variant, _)| (variant, ", all of those limits"));
+        let title = ALL.iter().find(|known| known.name == variant).map_or(variant, |known| known.title);
+        let mb: Vec<(u32, f64)> = module
+            .memory
+            .iter()
+            .filter(|memory| memory.variant == *name)
+            .map(|memory| (memory.workers, memory.kb as f64 / 1024.0))
+            .collect();
+        let all: Vec<String> = mb.iter().map(|(_, mb)| format!("{mb:.1}")).collect();
+        let each = match (mb.first(), mb.last()) {
+            (Some(first), Some(last)) => format!("{:.1}", (last.1 - first.1) / f64::from(last.0 - first.0)),
+            _ => String::new(),
+        };
+        let took = Median::of(took.iter().copied());
+        writeln!(text, "| {title}{more} | {took:.0} | {} | {each} |", all.join(", "))?;
+    }
+    let tenants: Vec<String> = module
+        .tenants
+        .iter()
+        .map(|tenants| format!("{:.1} MB after {}", tenants.kb as f64 / 1024.0, thousands(tenants.count)))
+        .collect();
+    writeln!(
+        text,
+        "\nMemory is what belongs to no file, after some thousand requests. An Envoy with one worker and the default table, \
+         of distinct tenants in mode lease: {}.\n",
+        tenants.join(", ")
+    )?;
+    Ok(())
+}
+
+fn core(text: &mut String, results: &Results) -> Result<()> {
+    writeln!(text, "| the core alone, natively, built as the module is | ns |\n| --- | --- |")?;
+    for core in &results.core {
+        let ns = Median { value: core.ns, low: core.low_ns, high: core.high_ns };
+        writeln!(text, "| {} | {ns:.0} |", core.name.replacen('/', ": ", 1))?;
+    }
+    Ok(())
+}
+
+/// The plots and their names.
+fn drawn(results: &Results) -> Vec<(&'static str, String)> {
+    let median = |name, of: fn(&Sample) -> f64| match samples(results, name, Load::Hot) {
+        Ok(samples) => Median::of(samples.iter().map(of)).value,
+        Err(_) => 0.0,
+    };
+    let costs: Vec<(String, Vec<f64>)> = ALL
+        .iter()
+        .map(|variant| {
+            let name = variant.name;
+            let parts =
+                vec![median(name, |s| s.envoy_us), median(name, |s| s.limiter_us), median(name, |s| s.redis_us)];
+            (variant.title.to_owned(), parts)
+        })
+        .collect();
+    let of = |of: &dyn Fn(&str) -> Result<Vec<Median>>| -> Vec<(String, Vec<Median>)> {
+        let medians = |variant: &Variant| Some((variant.title.to_owned(), of(variant.name).ok()?));
+        ALL[1..].iter().filter_map(medians).collect()
+    };
+    let added = of(&|name| Ok(vec![added(results, name, Load::Hot)?, added(results, name, Load::Many)?]));
+    let p99 = of(&|name| Ok(vec![added_ms(latencies(results, name)?, |percentiles| percentiles.p99_us)]));
+    let parts = [(BLUE, "Envoy"), (ORANGE, "limiter"), (GREEN, "Redis")];
+    let loads = [(BLUE, "hot: one tenant"), (ORANGE, "many tenants")];
+    vec![
+        ("cost.svg", stacked("Processor time of a request, in µs, by process; one tenant", &parts, &costs)),
+        ("added.svg", intervals("What a request costs more than without a filter, in B", 2, &loads, &added)),
+        ("p99.svg", intervals("Added to p99 at half load, in ms; one tenant", 2, &[(BLUE, "")], &p99)),
+    ]
+}
+
+fn samples<'r>(results: &'r Results, variant: &str, load: Load) -> Result<&'r [Sample]> {
+    let series = results.proxy.iter().find(|series| series.variant == variant && series.load == load);
+    Ok(&series.ok_or_else(|| format!("{variant} was not measured"))?.samples)
+}
+
+fn latencies<'r>(results: &'r Results, variant: &str) -> Result<&'r [Latency]> {
+    let all: Option<&Latencies> = results.latency.iter().find(|latencies| latencies.variant == variant);
+    Ok(&all.ok_or_else(|| format!("the latency of {variant} was not measured"))?.samples)
+}
+
+/// The median of what follows from the samples of several variants in one round.
+fn paired(results: &Results, variants: &[&str], load: Load, of: impl Fn(&[&Sample]) -> f64) -> Result<Median> {
+    let all: Vec<&[Sample]> = variants.iter().map(|variant| samples(results, variant, load)).collect::<Result<_>>()?;
+    let rounds = all.iter().map(|samples| samples.len()).min().unwrap_or_default();
+    Ok(Median::of((0..rounds).map(|round| of(&all.iter().map(|samples| &samples[round]).collect::<Vec<_>>()))))
+}
+
+/// What a variant adds, in B.
+fn added(results: &Results, variant: &str, load: Load) -> Result<Median> {
+    paired(results, &[variant, NONE], load, |samples| samples[0].total_us() / samples[1].total_us() - 1.0)
+}
+
+fn total(results: &Results, variant: &str, load: Load) -> Result<Median> {
+    paired(results, &[variant], load, |samples| samples[0].total_us())
+}
+
+/// What a variant adds to a percentile, in milliseconds.
+fn added_ms(samples: &[Latency], of: impl Fn(&crate::load::Percentiles) -> f64) -> Median {
+    Median::of(samples.iter().map(|latency| (of(&latency.with) - of(&latency.none)) / 1000.0))
+}
+
+/// `1,600,000`
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_and_the_plots_are_what_the_results_say() {
+        let results = read().unwrap();
+        let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+        let (_, rest) = readme.split_once(BEGIN).unwrap();
+        let (there, _) = rest.split_once(END).unwrap();
+        let section = section(&results).unwrap();
+        for (there, made) in there.lines().zip(section.lines()) {
+            assert_eq!(there, made, "make bench-readme makes it anew");
+        }
+        assert_eq!(there.len(), section.len());
+        for (name, svg) in drawn(&results) {
+            let there = std::fs::read_to_string(root().join("tests/bench/plots").join(name)).unwrap();
+            assert!(there == svg, "{name}: make bench-readme makes it anew");
+        }
+    }
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        assert_eq!([0, 999, 1000, 1_600_000].map(thousands), ["0", "999", "1,000", "1,600,000"]);
+    }
+}
