@@ -165,7 +165,10 @@ const TOPS: &[(&str, &str)] = &[
     ("top_as_json", "WEIR_DEBUG_SECRET=sesame weir top --format json http://@/.weir/top http://@/second"),
     ("top_full", "weir top --secret-file sesame.txt --lines 3 http://@/full http://@/more http://@/empty"),
     ("top_full_as_json", "weir top --secret-file - --format json --lines 2 http://@/full http://@/more <sesame.txt"),
-    ("top_of_a_rule", "WEIR_DEBUG_SECRET=sesame weir top --rule everybody http://@/.weir/top http://@/second"),
+    (
+        "top_of_a_rule",
+        "http_proxy=http://127.0.0.1:9 ALL_PROXY=http://127.0.0.1:9 WEIR_DEBUG_SECRET=sesame weir top --rule everybody http://@/.weir/top http://@/second",
+    ),
     ("top_of_no_rule", "WEIR_DEBUG_SECRET=sesame weir top --rule per-usr http://@/.weir/top http://@/second"),
     ("top_control_characters", "WEIR_DEBUG_SECRET=sesame weir top http://@/odd http://@/odd-redirect"),
     ("top_control_characters_as_json", "WEIR_DEBUG_SECRET=sesame weir top --format json http://@/odd"),
@@ -283,7 +286,7 @@ fn what_this_repository_holds_has_no_errors_and_no_warnings() {
     let examples: Vec<String> = fs::read_dir(root.join("examples"))
         .expect("examples")
         .map(|entry| entry.expect("an entry").path().to_string_lossy().into_owned())
-        .filter(|path| path.ends_with(".yaml") && !path.contains("/alerts"))
+        .filter(|path| path.ends_with(".yaml") && !path.contains("/examples/alerts"))
         .collect();
     assert!(examples.len() >= 2);
     let mut args = vec!["check", "--deny-warnings"];
@@ -858,6 +861,16 @@ fn top_shows_who_comes_to_two_real_envoys() {
     }
 }
 
+/// A child that ends when the test does. Its terminal goes with it, and what runs there is told so.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn on_a_terminal_top_draws_in_place_and_gives_the_cursor_back() {
     let scratch = Scratch::new().unwrap();
@@ -870,7 +883,7 @@ fn on_a_terminal_top_draws_in_place_and_gives_the_cursor_back() {
         env!("CARGO_BIN_EXE_weir"),
         envoy.port()
     );
-    let mut script = Command::new("script")
+    let script = Command::new("script")
         .args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"])
         .env_clear()
         .envs([("PATH", "/usr/bin:/bin"), ("WEIR_DEBUG_SECRET", "sesame"), ("TERM", "xterm"), ("NO_COLOR", "1")])
@@ -878,7 +891,8 @@ fn on_a_terminal_top_draws_in_place_and_gives_the_cursor_back() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("script");
-    let mut out = script.stdout.take().expect("a pipe");
+    let mut script = Ended(script);
+    let mut out = script.0.stdout.take().expect("a pipe");
     let mut drawn = Vec::new();
     let frames = |drawn: &[u8]| drawn.windows(5).filter(|bytes| *bytes == b"\x1b[K\r\n").count() / 8;
     while frames(&drawn) < 3 {
@@ -888,9 +902,9 @@ fn on_a_terminal_top_draws_in_place_and_gives_the_cursor_back() {
         drawn.extend(&bytes[..count]);
     }
     // Ctrl-C
-    script.stdin.as_mut().expect("a pipe").write_all(b"\x03").expect("it is there");
+    script.0.stdin.as_mut().expect("a pipe").write_all(b"\x03").expect("it is there");
     std::io::Read::read_to_end(&mut out, &mut drawn).expect("its end");
-    assert_eq!(script.wait().expect("it ends").code(), Some(0));
+    assert_eq!(script.0.wait().expect("it ends").code(), Some(0));
     let drawn = text(&drawn);
     let frame = "\x1b[?25l\x1b[?7l@\x1b[H\
         1 of 1 proxy, requests per second in the last minutes\x1b[K\r\n\

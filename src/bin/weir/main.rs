@@ -29,6 +29,7 @@ mod ranks;
 mod render;
 mod report;
 mod scalar;
+#[allow(clippy::arithmetic_side_effects, reason = "it reckons with constants of the language alone")]
 mod schema;
 mod screen;
 mod told;
