@@ -49,6 +49,11 @@ pub struct Options {
     /// Check that the environment variables that a policy names are set here; else they are taken to be set
     #[arg(long)]
     check_environment: bool,
+
+    /// Add a note with the fingerprint of each policy without errors: the number that a proxy with this policy in force
+    /// shows as the gauge weir_policy
+    #[arg(long)]
+    fingerprints: bool,
 }
 
 pub fn run(options: &Options) -> Result<Output, Stop> {
@@ -73,7 +78,7 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
         }
         count = count.saturating_add(found.len());
         for found in found {
-            let reports = check(&found, &clusters, options.check_environment);
+            let reports = check(&found, &clusters, options);
             let mut of_policy: Vec<_> =
                 reports.into_iter().map(|report| located(file, found.name.clone(), report)).collect();
             of_policy.sort_by_key(|located| located.report.at);
@@ -118,7 +123,8 @@ fn told(count: usize, word: &str) -> String {
 }
 
 /// Checks one policy.
-fn check(found: &Found, clusters: &Clusters, real: bool) -> Vec<Report> {
+fn check(found: &Found, clusters: &Clusters, options: &Options) -> Vec<Report> {
+    let real = options.check_environment;
     let mut reports = warnings::of_host(&found.host);
     let node = match &found.policy {
         Ok(node) => node,
@@ -128,7 +134,13 @@ fn check(found: &Found, clusters: &Clusters, real: bool) -> Vec<Report> {
         }
     };
     match Policy::from_tree(&node.tree(), &|name| variable(name, real)) {
-        Ok(policy) => reports.extend(warnings::of(&policy, node, &found.host, clusters)),
+        Ok(policy) => {
+            reports.extend(warnings::of(&policy, node, &found.host, clusters));
+            if options.fingerprints {
+                let message = format!("fingerprint {}", policy.fingerprint);
+                reports.push(Report { at: found.at, severity: Severity::Note, path: None, message });
+            }
+        }
         Err(problems) => reports.extend(problems.iter().map(|problem| Report::of(problem, node))),
     }
     reports.extend(variables(node, &found.host, real));
@@ -172,6 +184,7 @@ pub fn named_variables(node: &Node) -> Vec<(String, (Place, &str))> {
         limiters.map(|(key, limiter)| (format!("limiters.{}.auth_env", key.text), limiter.get("auth_env")));
     std::iter::once(("hash_secret_env".to_owned(), node.get("hash_secret_env")))
         .chain(of_limiters)
+        .chain([("observe.secret_env".to_owned(), node.at(&["observe", "secret_env"]))])
         .filter_map(|(path, field)| field.and_then(|field| Some((path, (field.at, field.text()?)))))
         .collect()
 }

@@ -141,6 +141,7 @@ impl Asker<'_> {
                 Some(name) => format!("{file}, {name}"),
                 None => file.to_owned(),
             },
+            fingerprint: self.policy.fingerprint,
             path: self.path(),
             class: self.class(class),
             rules,

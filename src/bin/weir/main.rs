@@ -1,6 +1,7 @@
-//! `weir`: checks a policy, and explains what it makes of a request, with the code that the module runs.
+//! `weir`: checks a policy, and explains what it makes of a request, with the code that the module runs; and shows who
+//! comes most to proxies that run.
 //!
-//! Each command reads files, asks the core, and gives one text and an exit code. It must not know how the core decides.
+//! Each command reads files, or asks proxies, and gives one text and an exit code. It must not know how the core decides.
 
 #![deny(
     clippy::unwrap_used,
@@ -24,11 +25,15 @@ mod input;
 mod json;
 mod language;
 mod parse;
+mod ranks;
 mod render;
 mod report;
 mod scalar;
+#[allow(clippy::arithmetic_side_effects, reason = "it reckons with constants of the language alone")]
 mod schema;
+mod screen;
 mod told;
+mod top;
 mod warnings;
 mod yaml;
 
@@ -51,6 +56,7 @@ enum Command {
     Check(check::Options),
     Explain(explain::Options),
     Render(render::Options),
+    Top(top::Options),
     /// Print the JSON Schema of a policy, from which editors complete and check
     Schema {
         /// Print tables of every word, in Markdown, instead
@@ -90,6 +96,7 @@ fn main() -> ExitCode {
         Command::Check(options) => check::run(options),
         Command::Explain(options) => explain::run(options),
         Command::Render(options) => render::run(options),
+        Command::Top(options) => top::run(options),
         Command::Schema { tables } => {
             Ok(Output { text: if *tables { schema::tables() } else { schema::json() }, outcome: Outcome::Fine })
         }

@@ -225,18 +225,20 @@ impl Options {
 
 /// A policy as Envoy hands it on: a Struct, or JSON in a text where a number of it would become a text in one.
 fn configuration(policy: &Tree) -> Tree {
-    let (kind, value) = match has_large_number(policy) {
+    let (kind, value) = match would_change(policy) {
         false => ("Struct", policy.clone()),
         true => ("StringValue", text(serde_json::to_string(policy).unwrap_or_default())),
     };
     object([("@type", text(format!("type.googleapis.com/google.protobuf.{kind}"))), ("value", value)])
 }
 
-fn has_large_number(tree: &Tree) -> bool {
+/// Whether Envoy's YAML makes texts of numbers in it: the module may refuse them, and the fingerprint is another one.
+fn would_change(tree: &Tree) -> bool {
     match tree {
         Tree::Int(number) => i32::try_from(*number).is_err(),
-        Tree::List(items) => items.iter().any(has_large_number),
-        Tree::Map(pairs) => pairs.iter().any(|(_, value)| has_large_number(value)),
+        Tree::Float(_) => true,
+        Tree::List(items) => items.iter().any(would_change),
+        Tree::Map(pairs) => pairs.iter().any(|(_, value)| would_change(value)),
         _ => false,
     }
 }

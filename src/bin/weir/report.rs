@@ -124,10 +124,19 @@ pub fn number(number: impl TryInto<i64>) -> Tree {
     Tree::Int(number.try_into().unwrap_or(i64::MAX))
 }
 
-/// JSON on lines of its own.
+/// JSON on lines of its own, without control characters, of which JSON allows some.
 pub fn json(tree: &Tree) -> String {
     // Nothing in a tree can fail to be written.
-    serde_json::to_string_pretty(tree).unwrap_or_default() + "\n"
+    let text = serde_json::to_string_pretty(tree).unwrap_or_default() + "\n";
+    // Between its texts there are no others than ends of lines.
+    text.chars().fold(String::with_capacity(text.len()), |mut escaped, letter| {
+        if letter.is_control() && letter != '\n' {
+            let _ = write!(escaped, "\\u{:04x}", u32::from(letter));
+        } else {
+            escaped.push(letter);
+        }
+        escaped
+    })
 }
 
 /// A duration as policies write it: in the largest unit that needs no fraction.

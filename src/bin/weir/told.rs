@@ -15,6 +15,7 @@ use crate::report::{BOLD, DIM, colour, json, number, object, styled, text, visib
 pub struct Explained {
     pub request: String,
     pub policy: String,
+    pub fingerprint: u32,
     pub path: String,
     pub class: Seen,
     pub rules: Vec<RuleSeen>,
@@ -136,6 +137,7 @@ impl Explained {
         let mut rows = Rows::default();
         let _ = writeln!(rows.0, "{}", styled(BOLD, &visible(&self.request)));
         rows.row("policy", &visible(&self.policy));
+        rows.row("fingerprint", &self.fingerprint.to_string());
         rows.row("path", &visible(&self.path));
         rows.row("class", &visible(&self.class.name));
         rows.row("  because", &visible(&self.class.because));
@@ -158,6 +160,7 @@ impl Explained {
         json(&object([
             ("request", text(&self.request)),
             ("policy", text(&self.policy)),
+            ("fingerprint", number(self.fingerprint)),
             ("path", text(&self.path)),
             (
                 "class",
