@@ -226,6 +226,12 @@ impl<S> Flow<S> {
         let Some(line) = self.lines.get_mut(&out.line) else {
             return;
         };
+        for (ticket, _) in &out.group {
+            let wants = self.waiters.get_mut(ticket).map(|waiter| waiter.wants.as_mut_slice()).unwrap_or_default();
+            if let Some(want) = wants.iter_mut().find(|want| *want.ask.key == *out.line.key) {
+                want.asked = want.asked.saturating_add(1);
+            }
+        }
         line.calls.push(id);
         steps.push(Step::Call(Call {
             id,

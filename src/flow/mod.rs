@@ -186,7 +186,7 @@ struct Waiter<S> {
 struct Want {
     ask: Ask,
     state: State,
-    /// How often it has stood in line.
+    /// How many calls have asked for it.
     asked: u8,
 }
 
@@ -454,7 +454,6 @@ impl<S> Flow<S> {
         let asks: Vec<Ask> = missing
             .map(|want| {
                 want.state = State::InLine;
-                want.asked = want.asked.saturating_add(1);
                 want.ask.clone()
             })
             .collect();
