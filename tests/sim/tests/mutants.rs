@@ -159,7 +159,6 @@ fn write(to: &Path) {
     for path in [
         "Cargo.toml",
         "Cargo.lock",
-        "benches",
         "src",
         "lua",
         "tests/sim/Cargo.toml",
