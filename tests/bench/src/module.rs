@@ -7,7 +7,7 @@ use weir_stack::Envoy;
 
 use crate::load::{self, Load, shuffled};
 use crate::results::{Configure, Memory, Module, Tenants};
-use crate::stack::{Running, Stack, degraded, round};
+use crate::stack::{Running, Stack, calls, degraded, round};
 use crate::variants::{ALL, Filter, LEASE, Limit, NONE, Variant, listeners, policy, wasm};
 use crate::{Result, cpu};
 
@@ -128,7 +128,7 @@ fn after_tenants(stack: &Stack, tenants: u64) -> Result<Vec<Tenants>> {
             tell_at *= 10;
         }
     }
-    let calls = envoy.stat("wasmcustom.rl.limiter.main.calls").unwrap_or_default();
+    let calls = calls(&envoy);
     let degraded = degraded(&envoy);
     if degraded > tenants / 1000 || calls < tenants - degraded || !envoy.errors().is_empty() {
         return Err(format!("{calls} calls and {degraded} degraded for {tenants} tenants: {:?}", envoy.errors()).into());

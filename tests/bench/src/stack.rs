@@ -145,7 +145,7 @@ impl Stack {
         let name = match running.variant.filter {
             Filter::None | Filter::Empty => return 0,
             Filter::NativeLocal => "bench.http_local_rate_limit.ok",
-            Filter::Weir { .. } => "wasmcustom.rl.limiter.main.calls",
+            Filter::Weir { .. } => return calls(&running.envoy),
             Filter::NativeGlobal(_) => "cluster.upstream.ratelimit.ok",
         };
         running.envoy.stat(name).unwrap_or_default()
@@ -171,9 +171,14 @@ impl Stack {
     }
 }
 
+/// Calls of weir's limiter that have ended, however they did.
+pub fn calls(envoy: &Envoy) -> u64 {
+    envoy.stats("wasmcustom.weir.rl.limiter_calls.").values().sum()
+}
+
 /// How many requests `on_error` has decided.
 pub fn degraded(envoy: &Envoy) -> u64 {
-    envoy.stats("wasmcustom.rl.degraded").values().sum()
+    envoy.stats("wasmcustom.weir.rl.degraded_decisions.").values().sum()
 }
 
 /// A figure as it is worth to be kept.
