@@ -96,8 +96,8 @@ fn method(text: &mut String, results: &Results) -> Result<()> {
          connection and {TENANTS} tenants by Zipf's law (*many*). A cost is that of all processes: Envoy, the limiter \
          (Webdis, or a rate limit service on limitador: [tests/bench/rls](tests/bench/rls)) and its Redis, from \
          `/proc/PID/task/*/schedstat`; the service and the load tool are left out. {rounds} rounds of {seconds} s for each \
-         variant, in an order of its own in each round; each figure is the median of what was paired within a round, with \
-         its interval of 95 % at least. All requests were within their limit; {} of {} were decided by a failure of the \
+         variant, in an order of its own in each round, and half of that without a filter right before and after each, which \
+         is the B of that sample; each figure is the median over the rounds, with its interval of 95 % at least. All requests were within their limit; {} of {} were decided by a failure of the \
          limiter (`timeout: {TIMEOUT}`). Before the rounds each filter has refused the eleventh request of a limit of ten.\n",
         b(Load::Hot)?,
         b(Load::Many)?,
@@ -117,10 +117,7 @@ struct Goal {
 
 fn all_goals(results: &Results) -> Result<Vec<Goal>> {
     let of_global = |variant| {
-        paired(results, &[variant, GLOBAL_REDIS, NONE], Load::Hot, |samples| {
-            let [with, global, none] = [0, 1, 2].map(|at| samples[at].total_us());
-            (with - none) / (global - none)
-        })
+        paired(results, &[variant, GLOBAL_REDIS], Load::Hot, |samples| samples[0].added() / samples[1].added())
     };
     let p99 =
         |variant| -> Result<Median> { Ok(added_ms(latencies(results, variant)?, |percentiles| percentiles.p99_us)) };
@@ -384,7 +381,7 @@ fn paired(results: &Results, variants: &[&str], load: Load, of: impl Fn(&[&Sampl
 
 /// What a variant adds, in B.
 fn added(results: &Results, variant: &str, load: Load) -> Result<Median> {
-    paired(results, &[variant, NONE], load, |samples| samples[0].total_us() / samples[1].total_us() - 1.0)
+    paired(results, &[variant], load, |samples| samples[0].added())
 }
 
 fn total(results: &Results, variant: &str, load: Load) -> Result<Median> {

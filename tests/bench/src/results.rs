@@ -41,6 +41,8 @@ pub struct Sample {
     pub envoy_us: f64,
     pub limiter_us: f64,
     pub redis_us: f64,
+    /// What it cost without any filter, right before and right after.
+    pub none_us: f64,
     pub per_second: f64,
     pub requests: u64,
     /// Calls to the limiter.
@@ -52,6 +54,11 @@ pub struct Sample {
 impl Sample {
     pub fn total_us(&self) -> f64 {
         self.envoy_us + self.limiter_us + self.redis_us
+    }
+
+    /// What it cost more than without any filter, in parts of that.
+    pub fn added(&self) -> f64 {
+        self.total_us() / self.none_us - 1.0
     }
 }
 

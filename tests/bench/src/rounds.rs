@@ -33,7 +33,12 @@ pub fn measure(stack: &Stack, rounds: usize, seconds: f64) -> Result<(Vec<Series
     for round in 0..rounds {
         for at in shuffled(series.len(), round) {
             let load = series[at].load;
-            let sample = stack.sample(&running[at % running.len()], load, requests[at])?;
+            let (none, with) = (&running[0], &running[at % running.len()]);
+            // The machine is faster now and slower then: each sample has a measure of its own on both sides.
+            let beside = requests[at / running.len() * running.len()] / 4;
+            let before = stack.sample(none, load, beside)?.total_us();
+            let mut sample = stack.sample(with, load, requests[at])?;
+            sample.none_us = f64::midpoint(before, stack.sample(none, load, beside)?.total_us());
             series[at].samples.push(sample);
         }
         for at in shuffled(latencies.len(), round) {

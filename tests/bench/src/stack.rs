@@ -118,7 +118,16 @@ impl Stack {
         self.assert_limited(running, requests, failed)?;
         let each = |part: usize| round((after[part] - before[part]) as f64 / requests as f64 / 1000.0);
         let per_second = outcome.per_second.round();
-        Ok(Sample { envoy_us: each(0), limiter_us: each(1), redis_us: each(2), per_second, requests, calls, failed })
+        Ok(Sample {
+            envoy_us: each(0),
+            limiter_us: each(1),
+            redis_us: each(2),
+            none_us: 0.0,
+            per_second,
+            requests,
+            calls,
+            failed,
+        })
     }
 
     /// Microseconds until an answer, at a steady rate.
