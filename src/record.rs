@@ -137,11 +137,6 @@ impl Mark {
 }
 
 impl Record {
-    /// A record of one decision.
-    pub fn of(mark: Mark) -> Record {
-        Record { marks: vec![mark], remaining: None }
-    }
-
     /// `rule=per-key class=export tier=gold outcome=allowed source=lease remaining=41`: the decision that the answer
     /// tells of, in logfmt. Fields that do not apply are left out.
     pub fn line(&self, policy: &Policy) -> String {

@@ -1,7 +1,7 @@
 //! The host's counters, gauges and histograms of one plan.
 //!
-//! A name is `weir.<namespace>.<metric>` and then what is counted by, part by part, which envoy/stats.yaml makes labels
-//! of. One that has parts is defined when it is counted first: hosts never forget a metric, and most combinations of
+//! A name is `weir.<namespace>.<metric>` and then what is counted by, part by part, which envoy/bootstrap.yaml makes
+//! labels of (`stats_tags`). One that has parts is defined when it is counted first: hosts never forget a metric, and most combinations of
 //! rule, class, tier and outcome never occur. Tenants are no part of any.
 
 use std::cell::{Cell, RefCell};

@@ -42,7 +42,7 @@ const TABLE: Words = Words { built: &["entries"], later: &[] };
 
 const BREAKER: Words = Words { built: &["failures", "within", "probe_every"], later: &[] };
 
-/// Entries of a table: 66 bytes each.
+/// Entries of a table: 145 bytes each.
 const ENTRIES: RangeInclusive<u64> = 64..=16_777_216;
 
 /// More proxies than this have no token each.

@@ -48,8 +48,9 @@ impl Tree {
         serde_json::from_slice(bytes).map_err(|error| NotJson { line: error.line(), column: error.column() })
     }
 
-    /// A number that tells policies apart, whatever the order of keys in objects is, and whatever they are written in.
-    /// Two policies have the same one by a chance of 1 in 2^32.
+    /// A number that tells policies apart, whatever the order of keys in objects is, and whatever they are written in,
+    /// but for a fraction: Envoy's YAML hands that over as a text, which is another value here. Two policies have the same
+    /// one by a chance of 1 in 2^32.
     pub fn fingerprint(&self) -> u32 {
         u32::try_from(self.hash() >> 32).unwrap_or_default()
     }
