@@ -1,20 +1,22 @@
 //! A map whose keys only grow, as the numbers of requests and calls do.
 
+use std::collections::VecDeque;
+
 /// Values by their keys, in one list, the oldest first. A tree would cost the module 3 kB for each kind of value; what
-/// moves when one is taken out is 16 bytes for each that is younger.
+/// moves when one is taken out is 16 bytes for each that is younger, or for each that is older if those are fewer.
 #[derive(Debug)]
 pub(super) struct ByAge<K, V> {
-    items: Vec<(K, Box<V>)>,
+    items: VecDeque<(K, Box<V>)>,
 }
 
 impl<K: Copy + Ord, V> ByAge<K, V> {
     pub fn new() -> ByAge<K, V> {
-        ByAge { items: Vec::new() }
+        ByAge { items: VecDeque::new() }
     }
 
     /// Adds a value whose key is larger than all that there are.
     pub fn insert(&mut self, key: K, value: V) {
-        self.items.push((key, Box::new(value)));
+        self.items.push_back((key, Box::new(value)));
     }
 
     pub fn get(&self, key: &K) -> Option<&V> {
@@ -32,7 +34,7 @@ impl<K: Copy + Ord, V> ByAge<K, V> {
 
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let at = self.at(key)?;
-        Some(*self.items.remove(at).1)
+        self.items.remove(at).map(|(_, value)| *value)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use super::batch::MOST_SERVED;
 use super::tally::{mark_of, refusal};
 use super::{Call, CallEnd, CallId, CallOwner, Event, Flow, Patience, State, Step, Ticket, is_final};
 use crate::bucket::{Acquire, Acquired, Offer, Share, runs};
@@ -35,7 +36,7 @@ pub(super) struct LineId {
 /// Those who wait for one bucket.
 #[derive(Debug)]
 pub(super) struct Line {
-    plan: Rc<Plan>,
+    pub(super) plan: Rc<Plan>,
     /// What is asked of the bucket, by whoever came first.
     ask: Ask,
     pub(super) queue: VecDeque<Ticket>,
@@ -53,17 +54,17 @@ pub(super) struct Line {
 /// A call that is out.
 #[derive(Debug)]
 pub(super) struct Out {
-    line: LineId,
+    pub(super) line: LineId,
     by: By,
     asked: Acquire,
     /// Those whom it asks for, with their costs, in order.
     group: Vec<(Ticket, u64)>,
     /// About which lease it is.
     lending: Option<Lending>,
-    sent: Ms,
-    ends: Ms,
+    pub(super) sent: Ms,
+    pub(super) ends: Ms,
     /// It has outlived a wait, which the breaker counts as a failure, once.
-    late: bool,
+    pub(super) late: bool,
 }
 
 impl<S> Flow<S> {
@@ -99,7 +100,7 @@ impl<S> Flow<S> {
     pub(super) fn make_ready(&mut self, id: LineId) {
         if let Some(line) = self.lines.get_mut(&id).filter(|line| !line.is_ready) {
             line.is_ready = true;
-            self.ready.push(id);
+            self.ready.push_back(id);
         }
     }
 
@@ -211,7 +212,7 @@ impl<S> Flow<S> {
                 let hold = waiter.wants.iter().filter(|want| !want.ask.shadow).nth(1).is_some();
                 let same = group.last().is_some_and(|(_, before)| *before == cost);
                 runs = runs.saturating_add(usize::from(!same));
-                if runs > MAX_RUNS || *held.get_or_insert(hold) != hold {
+                if runs > MAX_RUNS || group.len() >= MOST_SERVED || *held.get_or_insert(hold) != hold {
                     break;
                 }
                 group.push((*ticket, cost));
@@ -242,8 +243,8 @@ impl<S> Flow<S> {
         self.calls.insert(id, out);
     }
 
-    /// A call has ended. One that is not known any more is a late or doubled answer and changes nothing.
-    pub fn ended(&mut self, id: CallId, end: HttpEnd, now: Now) -> Vec<Step<S>> {
+    /// See [`Flow::ended`]; what is decided by it waits to be told.
+    pub(super) fn see_end(&mut self, id: CallId, end: HttpEnd, now: Now) -> Vec<Step<S>> {
         let mut steps = Vec::new();
         self.expire(now, &mut steps);
         let Some(call) = self.calls.remove(&id) else {
@@ -348,7 +349,7 @@ impl<S> Flow<S> {
                     if let Some(want) = wants.iter().find(|want| want.ask.key == ask.key) {
                         let mut mark = mark_of(plan, &want.ask, Effect::Limited);
                         mark.source = Some(TokenSource::Limiter);
-                        self.finish(*ticket, refusal(mark, ask.limit, share), now, steps);
+                        self.finish(*ticket, refusal(mark, ask.limit, share), now);
                     }
                 }
             }
@@ -415,6 +416,8 @@ impl<S> Flow<S> {
             return;
         };
         line.waits_for_other = false;
+        // Those beyond are left to the next call, in which they stand first.
+        let beyond = line.queue.split_off(line.queue.len().min(MOST_SERVED));
         // Who is not served stands in line again, in the same order.
         for ticket in std::mem::take(&mut line.queue) {
             self.told(ticket, &id.key, State::Open);
@@ -428,31 +431,8 @@ impl<S> Flow<S> {
                 }
             }
         }
-    }
-
-    /// Calls that have not ended by their own end have failed.
-    pub(super) fn end_calls(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
-        let over: Vec<CallId> =
-            self.calls.iter().filter(|(_, call)| call.ends <= now.mono).map(|(id, _)| *id).collect();
-        for id in over {
-            steps.extend(self.ended(id, HttpEnd::NoAnswer, now));
-        }
-    }
-
-    /// Tells the breaker of calls that have outlived the time that a request waits.
-    pub(super) fn notice_late_calls(&mut self, now: Now) {
-        let mut late = Vec::new();
-        for call in self.calls.values_mut().filter(|call| !call.late) {
-            if let Some(line) = self.lines.get(&call.line)
-                && call.sent + line.plan.policy.limiter.timeout <= now.mono
-            {
-                call.late = true;
-                late.push(line.plan.clone());
-            }
-        }
-        for plan in late {
-            let random = self.random();
-            plan.call_failed(self.store.as_ref(), now.mono, random);
+        if let Some(line) = self.lines.get_mut(id) {
+            line.queue.extend(beyond);
         }
     }
 

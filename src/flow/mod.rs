@@ -10,13 +10,15 @@
 //! once: finishing takes it off the list, and everything that happens later finds it gone. What was granted to one
 //! that is gone is dropped: nobody else gets it, and nobody gives it back, unless it is held as a lease.
 
+mod batch;
 mod by_age;
 mod line;
 mod tally;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
+pub use batch::FINISHED_AT_ONCE;
 use by_age::ByAge;
 use line::{Line, LineId, Out};
 use tally::{Decided, Tally, add_mark, mark_of, source_of};
@@ -153,6 +155,8 @@ pub fn decide(policy: &Policy, request: &dyn Request) -> Decision {
 #[derive(Debug)]
 pub struct Flow<S> {
     owner: CallOwner,
+    /// How many requests one callback of the host may finish.
+    finished_at_once: usize,
     /// This worker's bit among those of its proxy.
     worker: u32,
     store: Box<dyn Store>,
@@ -160,10 +164,18 @@ pub struct Flow<S> {
     deadlines: BTreeSet<(Ms, Ticket)>,
     lines: BTreeMap<LineId, Line>,
     calls: ByAge<CallId, Out>,
+    /// Decided requests that the host has not been told of yet.
+    finished: VecDeque<(S, Verdict)>,
+    /// Calls that never began, with the reason, or whose end the host will never tell: see [`Flow::lost`].
+    lost: VecDeque<(CallId, Option<Failure>)>,
     /// Lines that may start a call once the root is woken.
-    ready: Vec<LineId>,
+    ready: VecDeque<LineId>,
     /// Lines for which another worker has a call out.
     others_call: Vec<LineId>,
+    /// Those of them whose other worker may have ended its call.
+    to_serve: VecDeque<LineId>,
+    /// The last line that a tick has looked at, where it has not looked at all.
+    looked_at: Option<LineId>,
     /// Lines to look after, and when.
     watches: BTreeSet<(Ms, LineId)>,
     woken: bool,
@@ -217,14 +229,19 @@ impl<S> Flow<S> {
     pub fn new(owner: CallOwner, seed: u64, store: Box<dyn Store>, worker: u32) -> Flow<S> {
         Flow {
             owner,
+            finished_at_once: FINISHED_AT_ONCE,
             worker: 1_u32.rotate_left(worker),
             store,
             waiters: ByAge::new(),
             deadlines: BTreeSet::new(),
             lines: BTreeMap::new(),
             calls: ByAge::new(),
-            ready: Vec::new(),
+            finished: VecDeque::new(),
+            lost: VecDeque::new(),
+            ready: VecDeque::new(),
             others_call: Vec::new(),
+            to_serve: VecDeque::new(),
+            looked_at: None,
             watches: BTreeSet::new(),
             woken: false,
             next: 0,
@@ -235,12 +252,6 @@ impl<S> Flow<S> {
     /// Says which worker this is, once that is known.
     pub fn set_worker(&mut self, worker: u32) {
         self.worker = 1_u32.rotate_left(worker);
-    }
-
-    /// How often [`Flow::tick`] wants to be called under a policy, so that no request waits past its deadline for
-    /// longer than this.
-    pub fn tick_period(policy: &Policy) -> Ms {
-        Ms(policy.limiter.timeout.0 / 2).clamp(Ms(5), Ms(50))
     }
 
     /// A request needs tokens: this proxy decides it, where it can, or it waits, paused by the host.
@@ -275,40 +286,6 @@ impl<S> Flow<S> {
         (Arrival::Waits(ticket), steps)
     }
 
-    /// The root has been woken, as [`Step::Wake`] or another worker's [`Step::WakeOthers`] wanted.
-    pub fn woken(&mut self, now: Now) -> Vec<Step<S>> {
-        let mut steps = Vec::new();
-        self.expire(now, &mut steps);
-        // Until all is done, nobody needs to wake the root again.
-        self.woken = true;
-        for id in std::mem::take(&mut self.others_call) {
-            self.serve_from_pool(&id, now, &mut steps);
-            self.make_ready(id);
-        }
-        while !self.ready.is_empty() {
-            for id in std::mem::take(&mut self.ready) {
-                self.start(&id, now, &mut steps);
-            }
-        }
-        self.woken = false;
-        steps
-    }
-
-    /// Time has passed: enforces deadlines, and starts the calls that it has made possible. Also makes up for a wake-up
-    /// that was lost with the root it was sent to.
-    pub fn tick(&mut self, now: Now) -> Vec<Step<S>> {
-        let mut steps = self.woken(now);
-        self.end_calls(now, &mut steps);
-        self.attend(now, &mut steps);
-        let is_left = |line: &Line| !line.queue.is_empty() && !line.waits_for_other;
-        let waiting: Vec<LineId> =
-            self.lines.iter().filter(|(_, line)| is_left(line)).map(|(id, _)| id.clone()).collect();
-        for id in waiting {
-            self.start(&id, now, &mut steps);
-        }
-        steps
-    }
-
     /// Takes notice of what other workers have found out about the limiter of a plan.
     pub fn refresh(&self, plan: &Plan) {
         plan.refresh(self.store.as_ref());
@@ -328,8 +305,8 @@ impl<S> Flow<S> {
 
     /// Whether nothing is kept for anybody: no request and no call, and no line but those of leases to look after.
     pub fn is_idle(&self) -> bool {
-        let nobody = self.waiters.is_empty() && self.deadlines.is_empty() && self.calls.is_empty();
-        nobody && self.lines.len() == self.watches.len()
+        let nobody = self.waiters.is_empty() && self.deadlines.is_empty() && self.finished.is_empty();
+        nobody && self.calls.is_empty() && self.lines.len() == self.watches.len()
     }
 
     /// Takes what a request wants of all its buckets, or of none. None where the limiter has to be asked first.
@@ -482,7 +459,7 @@ impl<S> Flow<S> {
             (waiter.wants, waiter.marks) = (wants, marks);
         }
         match decided {
-            Some(decided) => self.finish(ticket, decided, now, steps),
+            Some(decided) => self.finish(ticket, decided, now),
             None => self.stand_in_line(ticket, now, steps),
         }
     }
@@ -495,25 +472,14 @@ impl<S> Flow<S> {
         }
     }
 
-    fn expire(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
-        while let Some((deadline, ticket)) = self.deadlines.first().copied()
-            && deadline <= now.mono
-        {
-            self.go_on(ticket, Patience::Ends, now, steps);
-            // Gone in any case, so that this ends.
-            self.deadlines.remove(&(deadline, ticket));
-        }
-        self.notice_late_calls(now);
-    }
-
     /// The only place that ends a wait with an answer.
-    fn finish(&mut self, ticket: Ticket, decided: Decided, now: Now, steps: &mut Vec<Step<S>>) {
+    fn finish(&mut self, ticket: Ticket, decided: Decided, now: Now) {
         let Some(waiter) = self.waiters.remove(&ticket) else {
             return;
         };
         self.deadlines.remove(&(waiter.deadline, ticket));
         let verdict = self.verdict(&waiter.plan, decided, now);
-        steps.push(Step::Finish(waiter.stream, verdict));
+        self.finished.push_back((waiter.stream, verdict));
     }
 
     fn verdict(&mut self, plan: &Plan, decided: Decided, now: Now) -> Verdict {
@@ -528,6 +494,7 @@ impl<S> Flow<S> {
         Verdict { answer: answer(&plan.policy, &outcome, now.unix, random), record: Record { marks, remaining } }
     }
 
+    /// Has the root woken, unless that is on its way.
     fn wake(&mut self, steps: &mut Vec<Step<S>>) {
         if !self.woken {
             self.woken = true;

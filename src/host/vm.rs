@@ -35,7 +35,6 @@ thread_local! {
         worker: None,
         clock: Clock::default(),
         calls: Vec::new(),
-        lost: Vec::new(),
         meters: Vec::new(),
         plans: 0,
         queue: None,
@@ -51,8 +50,6 @@ struct Vm {
     clock: Clock,
     /// By the host's token.
     calls: Vec<(u32, Out)>,
-    /// Calls whose root has gone.
-    lost: Vec<CallId>,
     /// As long as somebody has the plan.
     meters: Vec<(Weak<Plan>, Rc<Meters>)>,
     plans: u64,
@@ -153,19 +150,12 @@ pub(super) fn tick(root: u32, plan: Option<&Rc<Plan>>) {
     if let Some(plan) = plan {
         with(|vm| vm.flow.refresh(plan));
     }
-    let (orphaned, lost) = with(|vm| {
-        let queue = vm.queue.as_ref().filter(|_| vm.waker.is_none());
-        (queue.map(|queue| queue.name.clone()), std::mem::take(&mut vm.lost))
-    });
+    let orphaned = with(|vm| vm.queue.as_ref().filter(|_| vm.waker.is_none()).map(|queue| queue.name.clone()));
     if let Some(name) = orphaned {
         register_queue(root, name);
     }
     let now = now();
-    let mut steps = Vec::new();
-    for call in lost {
-        steps.extend(with(|vm| vm.flow.ended(call, HttpEnd::NoAnswer, now)));
-    }
-    steps.extend(with(|vm| vm.flow.tick(now)));
+    let steps = with(|vm| vm.flow.tick(now));
     perform(root, steps, now);
     if let Some((plan, meters)) = plan.and_then(|plan| Some((plan, meters(plan)?))) {
         meters.tick(plan, take_conflicts(), now.mono);
@@ -191,13 +181,14 @@ pub(super) fn call_ended(root: u32, token: u32, end: HttpEnd) {
 
 /// A root goes, and its calls with it.
 pub(super) fn root_gone(root: u32) {
-    with(|vm| {
+    let steps = with(|vm| {
         let calls = std::mem::take(&mut vm.calls);
         let (lost, kept): (Vec<_>, _) = calls.into_iter().partition(|(_, out)| out.root == root);
         vm.calls = kept;
-        vm.lost.extend(lost.into_iter().map(|(_, out)| out.id));
         vm.waker = vm.waker.filter(|waker| *waker != root);
+        lost.into_iter().flat_map(|(_, out)| vm.flow.lost(out.id, None)).collect()
     });
+    perform(root, steps, now());
 }
 
 /// Performs steps in order, in the name of the context that this callback belongs to.
@@ -223,7 +214,7 @@ fn perform(context: u32, steps: Vec<Step<Stream>>, now: Now) {
                         let (sent, meters) = (HOST.monotonic(), meters(&call.plan));
                         with(|vm| vm.calls.push((token, Out { id: call.id, root: context, sent, meters })));
                     }
-                    Err(failure) => steps.extend(with(|vm| vm.flow.ended(call.id, HttpEnd::NotStarted(failure), now))),
+                    Err(failure) => steps.extend(with(|vm| vm.flow.lost(call.id, Some(failure)))),
                 }
             }
             Step::Finish(stream, verdict) => {

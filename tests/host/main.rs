@@ -13,6 +13,7 @@ mod abi;
 mod answers;
 mod bytes;
 mod costs;
+mod crowd;
 mod failures;
 mod fake;
 mod identities;

@@ -93,6 +93,7 @@ fn an_attack_on_one_key_costs_a_call_for_each_token() {
             proxy.run();
             assert_eq!(proxy.asked(), "rl:{user.u1}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 1 200");
             proxy.answer(grants(0, &[1]));
+            proxy.run();
             assert_eq!(proxy.phases(&crowd)[..2], [Phase::Passed, Phase::Answered]);
             assert_eq!(proxy.counts()["calls"], 1 + second);
         }
@@ -635,6 +636,7 @@ fn a_group_that_fails_is_served_in_order_from_the_local_bucket() {
             let streams = proxy.gets(root, "u1", 40);
             proxy.run();
             then(proxy);
+            proxy.run();
             let expected = [vec![Phase::Passed; SHARE], vec![Phase::Answered; 40 - SHARE]].concat();
             assert_eq!(proxy.phases(&streams), expected, "{name}");
             assert_eq!(proxy.counts(), counts(*calls, &[(reason, 40)]), "{name}");

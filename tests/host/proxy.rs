@@ -15,6 +15,9 @@ use crate::space::Space;
 /// 2023-11-14 22:13:20 UTC.
 pub const START_MS: u64 = 1_700_000_000_000;
 
+/// Streams that one callback may finish: a tenth of what Envoy, which nests their callbacks, bears.
+const MOST_IN_A_CALLBACK: usize = 32;
+
 /// Secrets of the proxy's environment.
 pub const AUTHORIZATION: &str = "Bearer canary-canary-canary";
 pub const HASH_SECRET: &str = "canary-canary-hash-secret";
@@ -68,8 +71,15 @@ pub fn with_policy<T: Send>(changes: &[(&str, Value)], case: impl FnOnce(&Proxy,
 /// Calls into the module in the name of a context, then does what the module has asked for meanwhile.
 fn enter<T>(context: u32, callback: impl FnOnce() -> T) -> T {
     fake(|host| host.effective = context);
+    let waiting = fake(|host| host.after_callback.len());
     let result = callback();
-    fake(|host| host.effective = 0);
+    fake(|host| {
+        host.effective = 0;
+        let asked_for = host.after_callback.len() - waiting;
+        if asked_for > MOST_IN_A_CALLBACK {
+            host.violations.push(format!("one callback finishes {asked_for} streams"));
+        }
+    });
     after_callback();
     result
 }

@@ -45,6 +45,7 @@ fn requests_for_one_bucket_share_one_call_and_are_answered_in_order() {
         assert_eq!(count(&proxy.trace(), "http_call webdis"), 1);
         assert_eq!(proxy.asked(), u1("1 64"));
         proxy.answer(grants(0, &[60]));
+        proxy.run();
         assert_eq!(finished(&proxy.trace()), streams);
         for (stream, left) in streams.iter().zip((0..60).rev()) {
             assert_eq!(proxy.sees(*stream), passed(left));
@@ -108,6 +109,7 @@ fn a_group_with_too_many_runs_goes_in_two_calls() {
         let left = 600 - 64 * 6;
         let ones = ",1".repeat(128);
         proxy.answer(format!("{{\"EVALSHA\":[{},{},0,0,0,0,0{ones}]}}", left * 60_000, (600 - left) * 100));
+        proxy.run();
         assert_eq!(proxy.phases(&streams[..128]), [Phase::Passed; 128]);
         assert_eq!(
             proxy.asked(),
