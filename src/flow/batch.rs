@@ -16,8 +16,9 @@ use crate::limiter::{Failure, HttpEnd};
 use crate::plan::Plan;
 use crate::policy::Policy;
 
-/// Requests that one callback finishes: a tenth of what Envoy 1.40 bears (`tests/envoy/crowd.rs`).
-pub const FINISHED_AT_ONCE: usize = 32;
+/// Requests that one callback finishes: less than a tenth of what Envoy 1.40 bears, where 288 pass and 320 trap. More
+/// filters on a listener take more of its stack. See `tests/envoy/crowd.rs`.
+pub const FINISHED_AT_ONCE: usize = 24;
 
 /// Lines that one callback starts calls for.
 const STARTED_AT_ONCE: usize = 64;

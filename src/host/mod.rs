@@ -164,6 +164,10 @@ impl HttpContext for Filter {
         if HostRequest.header("x-weir-trap").is_some() {
             std::process::abort();
         }
+        #[cfg(feature = "trap")]
+        if let Some(most) = HostRequest.header("x-weir-finish-at-once") {
+            vm::finish_at_once(std::str::from_utf8(&most).ok().and_then(|most| most.parse().ok()).unwrap_or_default());
+        }
         let meters = vm::meters(&plan).filter(|meters| meters.is_sampled());
         let began = if meters.is_some() { HOST.monotonic() } else { None };
         let action = self.stream.decide(&plan);

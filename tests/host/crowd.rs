@@ -2,6 +2,7 @@
 //! callback is, and each once. [`crate::proxy`] makes it a violation where one callback finishes more.
 
 use serde_json::{Value, json};
+use weir::flow::FINISHED_AT_ONCE;
 
 use crate::fake::Phase;
 use crate::policy::grants;
@@ -111,11 +112,11 @@ fn those_who_leave_while_they_are_about_to_be_told_are_left_alone() {
         let streams = proxy.gets(root, "u1", 100);
         proxy.run();
         proxy.answer(grants_of(100));
-        let (told, waiting) = streams.split_at(32);
-        assert_eq!(proxy.phases(told), [Phase::Passed; 32]);
+        let (told, waiting) = streams.split_at(FINISHED_AT_ONCE);
+        assert_eq!(proxy.phases(told), [Phase::Passed; FINISHED_AT_ONCE]);
         waiting.iter().for_each(|stream| proxy.leave(*stream));
         proxy.run();
-        assert_eq!(of(proxy, waiting, Phase::Left), 68);
+        assert_eq!(of(proxy, waiting, Phase::Left), 100 - FINISHED_AT_ONCE);
         // Nothing is kept for them.
         let next = proxy.get(root, "u1");
         proxy.run();
@@ -147,9 +148,9 @@ fn a_crowd_that_comes_to_a_policy_which_is_replaced_is_decided_under_its_own() {
 #[test]
 fn small_groups_are_finished_in_the_callback_that_decides_them() {
     with_policy(&[], |proxy, root| {
-        let streams = proxy.gets(root, "u1", 32);
+        let streams = proxy.gets(root, "u1", FINISHED_AT_ONCE);
         proxy.run();
-        proxy.answer(grants(28, &[32]));
-        assert_eq!(proxy.phases(&streams), [Phase::Passed; 32]);
+        proxy.answer(grants(60 - FINISHED_AT_ONCE as u64, &[FINISHED_AT_ONCE as u64]));
+        assert_eq!(proxy.phases(&streams), [Phase::Passed; FINISHED_AT_ONCE]);
     });
 }

@@ -16,7 +16,7 @@ use crate::space::Space;
 pub const START_MS: u64 = 1_700_000_000_000;
 
 /// Streams that one callback may finish: a tenth of what Envoy, which nests their callbacks, bears.
-const MOST_IN_A_CALLBACK: usize = 32;
+const MOST_IN_A_CALLBACK: usize = 28;
 
 /// Secrets of the proxy's environment.
 pub const AUTHORIZATION: &str = "Bearer canary-canary-canary";
