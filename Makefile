@@ -131,9 +131,26 @@ test-bench: packages ## The README tells what was measured, and the bench is in 
 clean: ## Remove what was built and installed here
 	@rm -rf target tests/fuzz/target tests/bench/target $(TOOLS)
 
+# What rust-toolchain.toml names, targets and components included, installed by name: rustup does that by itself only where
+# RUSTUP_AUTO_INSTALL allows it, and never adds a target to a toolchain that is there.
+CHANNEL := $(shell sed -n 's/^channel = "\(.*\)"$$/\1/p' rust-toolchain.toml)
+TARGETS := $(shell sed -n 's/^targets = \[\(.*\)\]$$/\1/p' rust-toolchain.toml | tr -d '",')
+COMPONENTS := $(shell sed -n 's/^components = \[\(.*\)\]$$/\1/p' rust-toolchain.toml | tr -d '",')
+toolchain:
+	@if ! command -v rustup >/dev/null; then \
+	  echo "missing: rustup, which brings Rust $(CHANNEL) and its wasm targets (a distribution's cargo cannot)"; \
+	  echo "install it from https://rustup.rs and come back"; exit 1; \
+	fi; \
+	has() { rustup "$$1" list --installed --toolchain $(CHANNEL) 2>/dev/null | grep -q "^$$2"; }; \
+	if ! has component rustc; then \
+	  echo "==> installing Rust $(CHANNEL)"; rustup --quiet toolchain install $(CHANNEL) --profile minimal; \
+	fi; \
+	for name in $(COMPONENTS); do has component $$name || rustup --quiet component add $$name --toolchain $(CHANNEL); done; \
+	for name in $(TARGETS); do has target $$name || rustup --quiet target add $$name --toolchain $(CHANNEL); done
+
 # What the system must have. Nothing is installed where nothing is missing.
 APT := build-essential python3-venv nodejs redis-server webdis
-packages:
+packages: toolchain
 	@missing=""; $(need); \
 	need cc build-essential; need c++ build-essential; need node nodejs; need redis-server redis-server; need webdis webdis; \
 	python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=" python3-venv"; \
@@ -181,4 +198,4 @@ $(PROMTOOL): | packages
 	dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool; \
 	mv usr/bin/promtool $(abspath $(PROMTOOL)); touch $(abspath $(PROMTOOL))
 
-.PHONY: help run module tool trapping-module chaos test lint test-core sim mutants test-sim test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets bench bench-quick bench-readme bench-parts test-bench clean packages bench-packages
+.PHONY: help toolchain run module tool trapping-module chaos test lint test-core sim mutants test-sim test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets bench bench-quick bench-readme bench-parts test-bench clean packages bench-packages

@@ -93,11 +93,12 @@ impl<S> Flow<S> {
 
     /// Tells the host of some that are decided, and has the root woken where there is more to do.
     fn tell(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
-        let some = self.finished.len().min(self.finished_at_once);
-        let told = self.finished.drain(..some).map(|(stream, verdict)| Step::Finish(stream, verdict));
         // Those who were decided come first; the calls that start now are for others.
         let calls = steps.iter().position(|step| matches!(step, Step::Call(_))).unwrap_or(steps.len());
-        steps.splice(calls..calls, told);
+        let calls = steps.split_off(calls);
+        let some = self.finished.len().min(self.finished_at_once);
+        steps.extend(self.finished.drain(..some).map(|(stream, verdict)| Step::Finish(stream, verdict)));
+        steps.extend(calls);
         let is_overdue = self.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now.mono);
         let is_more = is_overdue || !self.finished.is_empty() || !self.lost.is_empty();
         if is_more || !self.ready.is_empty() || !self.to_serve.is_empty() {
