@@ -20,7 +20,7 @@ const CROWD: usize = 5000;
 const BOUND: Duration = Duration::from_secs(60);
 
 /// A bystander is answered within this, on a busy machine of two cores.
-const BYSTANDER: Duration = Duration::from_secs(2);
+const BYSTANDER: Duration = Duration::from_secs(5);
 
 /// What the route does with those who pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,18 +30,19 @@ enum Route {
     Itself,
 }
 
-/// One Envoy of one worker.
+/// One Envoy of one worker, in mode exact.
 fn rig(limit: &str, timeout: &str, on_error: &str, route: Route) -> Rig {
-    rig_of(limit, timeout, on_error, route, Options { envoys: 1, concurrency: 1, ..Options::default() })
+    let policy = policy(limit, timeout, on_error);
+    rig_of(&policy, route, Options { envoys: 1, concurrency: 1, ..Options::default() })
 }
 
-fn rig_of(limit: &str, timeout: &str, on_error: &str, route: Route, options: Options<'_>) -> Rig {
+fn rig_of(policy: &str, route: Route, options: Options<'_>) -> Rig {
     // A crowd of clients, and Envoy's connections for each of them.
     let (soft, hard) = rlimit::Resource::NOFILE.get().unwrap();
     let needed = 4 * CROWD as u64;
     assert!(hard >= needed, "{needed} open files are needed, and the hard limit is {hard}: see `ulimit -Hn`");
     rlimit::Resource::NOFILE.set(soft.max(needed), hard).unwrap();
-    let policy = policy(limit, timeout, on_error).split_whitespace().collect::<Vec<_>>().join(" ");
+    let policy = policy.split_whitespace().collect::<Vec<_>>().join(" ");
     let listener = include_str!("../../envoy/listener.yaml").replace("@POLICY@", &policy);
     let listener = match route {
         Route::Upstream => listener,
@@ -154,6 +155,21 @@ fn a_crowd_of_one_client_is_limited() {
 }
 
 #[test]
+fn a_crowd_is_limited_in_mode_lease_and_by_two_workers() {
+    for concurrency in [1, 2] {
+        let policy = policy("7/d", "30s", "deny").replace(r#""exact""#, r#""lease""#);
+        let mut rig = rig_of(&policy, Route::Upstream, Options { envoys: 1, concurrency, ..Options::default() });
+        let seen = beside_bystanders(&mut rig, |rig| {
+            rig.redis.stop();
+            let crowd = come(rig, &vec![of("bob"); CROWD]);
+            rig.redis.cont();
+            statuses(crowd)
+        });
+        assert_eq!(seen, [(200, 7), (429, CROWD - 7)], "{concurrency} workers");
+    }
+}
+
+#[test]
 fn a_crowd_is_admitted_by_a_service_and_by_a_route_that_answers_itself() {
     for route in [Route::Upstream, Route::Itself] {
         let mut rig = rig("1000000/d", "30s", "deny", route);
@@ -206,7 +222,7 @@ fn this_host_bears_ten_times_what_one_callback_finishes_and_not_any_number() {
     for (most, survives) in [(10 * weir::flow::FINISHED_AT_ONCE, true), (CROWD, false)] {
         let module = trapping_module();
         let options = Options { envoys: 1, concurrency: 1, module, ..Options::default() };
-        let mut rig = rig_of("7/d", "30s", "deny", Route::Upstream, options);
+        let mut rig = rig_of(&policy("7/d", "30s", "deny"), Route::Upstream, options);
         let sets_it = of("alice").header("x-weir-finish-at-once", most.to_string());
         assert_eq!(Client::new(rig.envoys[0].port()).send(&sets_it).unwrap().status, 200);
         rig.redis.stop();
