@@ -232,7 +232,7 @@ fn what_the_smallest_policy_leaves_out_is_as_the_page_says() {
     assert_eq!((limiter.name.as_str(), limiter.cluster.as_str()), ("main", "webdis"));
     assert_eq!((limiter.authority.as_str(), limiter.timeout), ("webdis", Ms(20)));
     assert_eq!(limiter.authorization, None);
-    assert_eq!(limiter.breaker, BreakerLimits { failures: 5, within: Ms(1000), probe_every: Ms(200) });
+    assert_eq!(limiter.breaker, BreakerLimits { failures: 5, share: 500, within: Ms(1000), probe_every: Ms(200) });
     assert_eq!(limiter.max_new_keys_per_second, None);
     assert_eq!((policy.proxies, policy.table_entries), (None, 65_536));
     assert_eq!(policy.classes.names, ["default"]);
@@ -266,7 +266,7 @@ fn each_word_that_is_built_arrives_in_the_plan() {
     assert_eq!(limiter.cluster, "outbound|7379||webdis.infra.svc.cluster.local");
     assert_eq!((limiter.authority.as_str(), limiter.timeout), ("webdis.infra", Ms(1000)));
     assert_eq!(limiter.authorization, Some(Credential("secret".to_owned())));
-    assert_eq!(limiter.breaker, BreakerLimits { failures: 3, within: Ms(2000), probe_every: Ms(10) });
+    assert_eq!(limiter.breaker, BreakerLimits { failures: 3, share: 250, within: Ms(2000), probe_every: Ms(10) });
     assert_eq!(limiter.max_new_keys_per_second, Some(Limit::new(500, Ms(1000), 500).expect("a limit")));
     assert_eq!((policy.proxies, policy.table_entries), (Some(7), 1000));
     assert_eq!(policy.classes.names, ["default", "health", "export", "write", "read"]);
@@ -382,7 +382,7 @@ fn the_largest_numbers_are_allowed() {
     let entry = only(&policy).tiers.first().and_then(|tier| tier.entries.first());
     assert_eq!(entry.map(|entry| entry.allowance), Some(limit(9_007_199_254_740_991, 1, 9_007_199_254_740)));
     assert_eq!(own(only(&policy)), [[Some((9_007_199_254_740_991, 100_000, 90_071_992))]]);
-    let breaker = BreakerLimits { failures: i64::MAX as u64, within: Ms(60_000), probe_every: Ms(60_000) };
+    let breaker = BreakerLimits { failures: i64::MAX as u64, share: 1000, within: Ms(60_000), probe_every: Ms(60_000) };
     assert_eq!((policy.limiter.breaker, policy.table_entries), (breaker, 16_777_216));
     let keys = Limit::new(1_000_000_000, Ms(1000), 1_000_000_000).expect("a limit");
     assert_eq!(policy.limiter.max_new_keys_per_second, Some(keys));
@@ -393,7 +393,7 @@ fn a_local_share_is_the_limit_among_the_proxies() {
     let policy = good("local");
     assert_eq!((only(&policy).mode, only(&policy).on_error, policy.proxies), (Mode::Local, OnError::Deny, Some(3)));
     // What is left out of a breaker is as the page says.
-    let breaker = BreakerLimits { failures: 1, within: Ms(1000), probe_every: Ms(200) };
+    let breaker = BreakerLimits { failures: 1, share: 500, within: Ms(1000), probe_every: Ms(200) };
     assert_eq!(policy.limiter.breaker, breaker);
     // 100 / 3 is 33, and 200 / 3 is 66, which hold 10 and 40; 2 / 3 is none, and a bucket holds one token at least.
     let wanted = [[Some((100, 180, 33)), Some((600, 3 * 3600, 66)), Some((1, 3, 1)), None]];

@@ -150,9 +150,6 @@ pub(super) fn woken(root: u32, queue: u32) {
 }
 
 pub(super) fn tick(root: u32, plan: Option<&Rc<Plan>>) {
-    if let Some(plan) = plan {
-        with(|vm| vm.flow.refresh(plan));
-    }
     let (orphaned, lost) = with(|vm| {
         let queue = vm.queue.as_ref().filter(|_| vm.waker.is_none());
         (queue.map(|queue| queue.name.clone()), std::mem::take(&mut vm.lost))
@@ -161,6 +158,9 @@ pub(super) fn tick(root: u32, plan: Option<&Rc<Plan>>) {
         register_queue(root, name);
     }
     let now = now();
+    if let Some(plan) = plan {
+        with(|vm| vm.flow.refresh(plan, now));
+    }
     let mut steps = Vec::new();
     for call in lost {
         steps.extend(with(|vm| vm.flow.ended(call, HttpEnd::NoAnswer, now)));
