@@ -14,6 +14,9 @@ use weir::pool::{Nowhere, Store};
 
 use crate::made::{Random, Shared, limit, rounds};
 
+/// The first set of table `t` whose seed is 1: the seed and the layout `weirset2`, as numbers.
+const SET: &str = "t.3274657372696578.0";
+
 /// A table of one set.
 fn one_set(shared: &Shared) -> Table {
     Table::open(shared, "t", WAYS as u64, (1, 2)).expect("shared data")
@@ -66,7 +69,7 @@ fn a_set_is_these_bytes() {
         (entry.lease, entry.means_until) = (lease(), Ms(11));
     });
     let seed: Vec<u8> = [1_u64, 2].into_iter().flat_map(u64::to_le_bytes).collect();
-    assert_eq!((shared.names(), shared.value("t.seed")), (vec!["t.1.0".to_owned(), "t.seed".to_owned()], Some(seed)));
+    assert_eq!((shared.names(), shared.value("t.seed")), (vec![SET.to_owned(), "t.seed".to_owned()], Some(seed)));
     let mut hasher = SipHasher13::new_with_keys(1, 2);
     hasher.write(b"k");
     let mut slot = hasher.finish128().as_u128().to_le_bytes().to_vec();
@@ -84,7 +87,7 @@ fn a_set_is_these_bytes() {
     slot.extend(hasher.finish().to_le_bytes());
     let mut wanted = [b"weirset2".as_slice(), &slot].concat();
     wanted.resize(SET_BYTES, 0);
-    assert_eq!(shared.value("t.1.0"), Some(wanted));
+    assert_eq!(shared.value(SET), Some(wanted));
     let entry = table.read(&shared, of).expect("an entry");
     assert_eq!((entry.epoch, entry.known, entry.own), (0x0102_0304, level(7, 8), level(-9, 10)));
     assert_eq!((entry.lease, entry.means_until, entry.written), (lease(), Ms(11), Ms(12)));
@@ -105,15 +108,15 @@ fn what_is_not_changed_is_not_written() {
     let table = one_set(&shared);
     // Nothing is known, and nothing is found out.
     assert_eq!(table.change(&shared, table.fingerprint("k"), Ms(1), |entry| entry.epoch), Some(0));
-    assert_eq!((shared.value("t.1.0"), table.read(&shared, table.fingerprint("k"))), (None, None));
+    assert_eq!((shared.value(SET), table.read(&shared, table.fingerprint("k"))), (None, None));
     note(&table, &shared, "k", 1, 1000, 2000);
-    let (before, [gets, puts]) = (shared.value("t.1.0"), shared.uses());
+    let (before, [gets, puts]) = (shared.value(SET), shared.uses());
     note(&table, &shared, "k", 1, 1500, 2000);
     table.change(&shared, table.fingerprint("k"), Ms(1600), |entry| {
         entry.lease.spend(Ms(1600), 1);
     });
     // Two reads and no write; not even when it was looked at is noted.
-    assert_eq!((shared.value("t.1.0"), shared.uses()), (before, [gets + 2, puts]));
+    assert_eq!((shared.value(SET), shared.uses()), (before, [gets + 2, puts]));
     // Nor is a try lost on it.
     shared.lose(8);
     assert_eq!(note(&table, &shared, "k", 1, 1700, 2000), Some(()));
@@ -197,12 +200,12 @@ fn what_is_torn_foreign_or_of_another_version_is_absent() {
     let shared = Shared::default();
     let table = one_set(&shared);
     note(&table, &shared, "k", 1, 1000, 2000);
-    let old = shared.value("t.1.0").expect("a set");
+    let old = shared.value(SET).expect("a set");
     note(&table, &shared, "k", 2, 3000, 4000);
     note(&table, &shared, "l", 3, 3000, 4000);
-    let new = shared.value("t.1.0").expect("a set");
+    let new = shared.value(SET).expect("a set");
     let found = |bytes: &[u8]| {
-        shared.set("t.1.0", bytes);
+        shared.set(SET, bytes);
         ["k", "l"].map(|key| epoch(&table, &shared, key))
     };
     assert_eq!([found(&old), found(&new)], [[Some(1), None], [Some(2), Some(3)]]);
@@ -235,7 +238,7 @@ fn what_is_torn_foreign_or_of_another_version_is_absent() {
     let others = Shared::default();
     let other = Table::open(&others, "t", WAYS as u64, (1, 3)).expect("shared data");
     note(&other, &others, "k", 4, 1000, 2000);
-    assert_eq!(found(&others.value("t.1.0").expect("a set")), [None, None]);
+    assert_eq!(found(&others.value(SET).expect("a set")), [None, None]);
     let mut random = Random(11);
     for _ in 0..rounds(2_000) {
         assert_eq!(found(&random.bytes(1300)), [None, None]);
@@ -249,7 +252,7 @@ fn what_is_torn_foreign_or_of_another_version_is_absent() {
     note(&table, &shared, "k", 6, 1000, 2000);
     assert_eq!(["k", "l"].map(|key| epoch(&table, &shared, key)), [Some(6), Some(3)]);
     // It went to where it had been.
-    let value = shared.value("t.1.0").expect("a set");
+    let value = shared.value(SET).expect("a set");
     assert_eq!((&value[slots[1].clone()], &value[slots[1].end..]), (&new[slots[1].clone()], &new[slots[1].end..]));
 }
 
@@ -260,12 +263,12 @@ fn an_entry_that_cannot_be_read_goes_first() {
     for key in 0..8 {
         note(&table, &shared, &key.to_string(), key, 1000 + u64::from(key), 100_000);
     }
-    let whole = shared.value("t.1.0").expect("a set");
+    let whole = shared.value(SET).expect("a set");
     for (broken, at) in (0..8).map(|slot| (slot, 8 + slot * ENTRY_BYTES)) {
         for byte in [at, at + 16, at + 60, at + 134, at + ENTRY_BYTES - 1] {
             let mut flipped = whole.clone();
             flipped[byte] ^= 0x10;
-            shared.set("t.1.0", &flipped);
+            shared.set(SET, &flipped);
             note(&table, &shared, "new", 8, 2000, 100_000);
             for key in 0..8 {
                 let wanted = Some(key).filter(|key| *key != broken as u32);
