@@ -392,6 +392,9 @@ fn the_largest_numbers_are_allowed() {
 fn a_local_share_is_the_limit_among_the_proxies() {
     let policy = good("local");
     assert_eq!((only(&policy).mode, only(&policy).on_error, policy.proxies), (Mode::Local, OnError::Deny, Some(3)));
+    // What a rule says of a failure that it cannot have changes nothing.
+    let with = good("local_with_on_error");
+    assert_eq!((only(&with).mode, only(&with).on_error), (Mode::Local, OnError::Deny));
     // What is left out of a breaker is as the page says.
     let breaker = BreakerLimits { failures: 1, share: 500, within: Ms(1000), probe_every: Ms(200) };
     assert_eq!(policy.limiter.breaker, breaker);
@@ -567,6 +570,7 @@ fn every_good_policy_is_looked_at() {
         "identity",
         "largest",
         "local",
+        "local_with_on_error",
         "modes",
         "numbers_of_doubles",
         "observe",
@@ -582,4 +586,33 @@ fn yaml_and_json_of_one_policy_are_one_tree() {
     let yaml = "{a: 1, b: [true, ~, 1.5, 1e3, \"text\"], c: {d: -1}}";
     let json = br#"{"a": 1, "b": [true, null, 1.5, 1e3, "text"], "c": {"d": -1}}"#;
     assert_eq!(Ok(tree(yaml)), Tree::from_host(json));
+}
+
+/// A policy whose only rule has these limits.
+fn with_limits(limits: &str) -> Result<Policy, Vec<String>> {
+    let text = format!(
+        r#"{{"version": 1, "limiters": {{"main": {{"transport": "webdis", "cluster": "w"}}}},
+            "rules": [{{"name": "r", "key": [{{"constant": "all"}}], "mode": "exact", "on_error": "deny",
+                "tier": {{"default": "algorithm"}}, "limits": {limits}}}]}}"#
+    );
+    let told = |problems: Vec<Problem>| problems.iter().map(|problem| problem.for_people().to_string()).collect();
+    Policy::from_host(text.as_bytes(), &|_| None).map_err(told)
+}
+
+#[test]
+fn an_object_is_a_limit_exactly_if_it_has_requests() {
+    // Words that a limit may get one day are names of tiers as any other.
+    let policy = with_limits(r#"{"algorithm": "5/m", "window": {"requests": 7, "per": "1m"}}"#).expect("tiers");
+    let names: Vec<&str> = only(&policy).tiers.iter().map(|tier| tier.name.as_str()).collect();
+    assert_eq!(names, ["algorithm", "window"]);
+    // What has been no name stays none, and says what it was taken for.
+    let missing = |field| format!("rules[0].limits.{field}: is missing");
+    for (limits, field) in [
+        (r#"{"per": "1m", "algorithm": "5/m"}"#, "requests"),
+        (r#"{"burst": 5, "algorithm": "5/m"}"#, "requests"),
+        (r#"{"requests": 5, "algorithm": "5/m"}"#, "per"),
+    ] {
+        let told = with_limits(limits).expect_err("no names");
+        assert!(told.iter().any(|problem| problem.starts_with(&missing(field))), "{told:?}");
+    }
 }
