@@ -67,6 +67,7 @@ const RUNS: &[(&str, &str)] = &[
     ("check_envoy_as_json", "weir check --format json edge.yaml"),
     ("check_envoys_yaml", "weir check envoys_yaml.yaml"),
     ("check_ecds", "weir check ecds.yaml"),
+    ("check_counted_twice", "weir check twice.yaml"),
     ("check_istio", "weir check istio.yaml"),
     ("check_several_documents", "weir check documents.yaml"),
     ("check_merge_keys", "weir check merged.yaml"),

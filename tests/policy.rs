@@ -232,7 +232,7 @@ fn what_the_smallest_policy_leaves_out_is_as_the_page_says() {
     assert_eq!((limiter.name.as_str(), limiter.cluster.as_str()), ("main", "webdis"));
     assert_eq!((limiter.authority.as_str(), limiter.timeout), ("webdis", Ms(20)));
     assert_eq!(limiter.authorization, None);
-    assert_eq!(limiter.breaker, BreakerLimits { failures: 5, within: Ms(1000), probe_every: Ms(200) });
+    assert_eq!(limiter.breaker, BreakerLimits { failures: 5, share: 500, within: Ms(1000), probe_every: Ms(200) });
     assert_eq!(limiter.max_new_keys_per_second, None);
     assert_eq!((policy.proxies, policy.table_entries), (None, 65_536));
     assert_eq!(policy.classes.names, ["default"]);
@@ -266,7 +266,7 @@ fn each_word_that_is_built_arrives_in_the_plan() {
     assert_eq!(limiter.cluster, "outbound|7379||webdis.infra.svc.cluster.local");
     assert_eq!((limiter.authority.as_str(), limiter.timeout), ("webdis.infra", Ms(1000)));
     assert_eq!(limiter.authorization, Some(Credential("secret".to_owned())));
-    assert_eq!(limiter.breaker, BreakerLimits { failures: 3, within: Ms(2000), probe_every: Ms(10) });
+    assert_eq!(limiter.breaker, BreakerLimits { failures: 3, share: 250, within: Ms(2000), probe_every: Ms(10) });
     assert_eq!(limiter.max_new_keys_per_second, Some(Limit::new(500, Ms(1000), 500).expect("a limit")));
     assert_eq!((policy.proxies, policy.table_entries), (Some(7), 1000));
     assert_eq!(policy.classes.names, ["default", "health", "export", "write", "read"]);
@@ -382,7 +382,7 @@ fn the_largest_numbers_are_allowed() {
     let entry = only(&policy).tiers.first().and_then(|tier| tier.entries.first());
     assert_eq!(entry.map(|entry| entry.allowance), Some(limit(9_007_199_254_740_991, 1, 9_007_199_254_740)));
     assert_eq!(own(only(&policy)), [[Some((9_007_199_254_740_991, 100_000, 90_071_992))]]);
-    let breaker = BreakerLimits { failures: i64::MAX as u64, within: Ms(60_000), probe_every: Ms(60_000) };
+    let breaker = BreakerLimits { failures: i64::MAX as u64, share: 1000, within: Ms(60_000), probe_every: Ms(60_000) };
     assert_eq!((policy.limiter.breaker, policy.table_entries), (breaker, 16_777_216));
     let keys = Limit::new(1_000_000_000, Ms(1000), 1_000_000_000).expect("a limit");
     assert_eq!(policy.limiter.max_new_keys_per_second, Some(keys));
@@ -392,8 +392,11 @@ fn the_largest_numbers_are_allowed() {
 fn a_local_share_is_the_limit_among_the_proxies() {
     let policy = good("local");
     assert_eq!((only(&policy).mode, only(&policy).on_error, policy.proxies), (Mode::Local, OnError::Deny, Some(3)));
+    // What a rule says of a failure that it cannot have changes nothing.
+    let with = good("local_with_on_error");
+    assert_eq!((only(&with).mode, only(&with).on_error), (Mode::Local, OnError::Deny));
     // What is left out of a breaker is as the page says.
-    let breaker = BreakerLimits { failures: 1, within: Ms(1000), probe_every: Ms(200) };
+    let breaker = BreakerLimits { failures: 1, share: 500, within: Ms(1000), probe_every: Ms(200) };
     assert_eq!(policy.limiter.breaker, breaker);
     // 100 / 3 is 33, and 200 / 3 is 66, which hold 10 and 40; 2 / 3 is none, and a bucket holds one token at least.
     let wanted = [[Some((100, 180, 33)), Some((600, 3 * 3600, 66)), Some((1, 3, 1)), None]];
@@ -567,6 +570,7 @@ fn every_good_policy_is_looked_at() {
         "identity",
         "largest",
         "local",
+        "local_with_on_error",
         "modes",
         "numbers_of_doubles",
         "observe",
@@ -582,4 +586,33 @@ fn yaml_and_json_of_one_policy_are_one_tree() {
     let yaml = "{a: 1, b: [true, ~, 1.5, 1e3, \"text\"], c: {d: -1}}";
     let json = br#"{"a": 1, "b": [true, null, 1.5, 1e3, "text"], "c": {"d": -1}}"#;
     assert_eq!(Ok(tree(yaml)), Tree::from_host(json));
+}
+
+/// A policy whose only rule has these limits.
+fn with_limits(limits: &str) -> Result<Policy, Vec<String>> {
+    let text = format!(
+        r#"{{"version": 1, "limiters": {{"main": {{"transport": "webdis", "cluster": "w"}}}},
+            "rules": [{{"name": "r", "key": [{{"constant": "all"}}], "mode": "exact", "on_error": "deny",
+                "tier": {{"default": "algorithm"}}, "limits": {limits}}}]}}"#
+    );
+    let told = |problems: Vec<Problem>| problems.iter().map(|problem| problem.for_people().to_string()).collect();
+    Policy::from_host(text.as_bytes(), &|_| None).map_err(told)
+}
+
+#[test]
+fn an_object_is_a_limit_exactly_if_it_has_requests() {
+    // Words that a limit may get one day are names of tiers as any other.
+    let policy = with_limits(r#"{"algorithm": "5/m", "window": {"requests": 7, "per": "1m"}}"#).expect("tiers");
+    let names: Vec<&str> = only(&policy).tiers.iter().map(|tier| tier.name.as_str()).collect();
+    assert_eq!(names, ["algorithm", "window"]);
+    // What has been no name stays none, and says what it was taken for.
+    let missing = |field| format!("rules[0].limits.{field}: is missing");
+    for (limits, field) in [
+        (r#"{"per": "1m", "algorithm": "5/m"}"#, "requests"),
+        (r#"{"burst": 5, "algorithm": "5/m"}"#, "requests"),
+        (r#"{"requests": 5, "algorithm": "5/m"}"#, "per"),
+    ] {
+        let told = with_limits(limits).expect_err("no names");
+        assert!(told.iter().any(|problem| problem.starts_with(&missing(field))), "{told:?}");
+    }
 }

@@ -75,7 +75,7 @@ limiters:
     authority: other
     timeout: 1s
     auth_env: WEIR_AUTH
-    breaker: {failures: 3, within: 2s, probe_every: 10ms}
+    breaker: {failures: 3, share: 0.25, within: 2s, probe_every: 10ms}
     max_new_keys_per_second: 500
 paths: {malformed: default, ignore_case: false, trailing_slash: distinct, strip_path_parameters: false}
 classes:

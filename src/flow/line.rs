@@ -267,7 +267,7 @@ impl<S> Flow<S> {
             Reply::Acquired(acquired) => {
                 // One that nobody could wait for shows no limiter that can be asked again.
                 if !call.late {
-                    plan.call_succeeded(self.store.as_ref());
+                    plan.call_succeeded(self.store.as_ref(), now.mono);
                 }
                 self.deliver(&plan, &ask, &call, &acquired, now, &mut steps);
             }

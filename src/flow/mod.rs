@@ -287,8 +287,8 @@ impl<S> Flow<S> {
     }
 
     /// Takes notice of what other workers have found out about the limiter of a plan.
-    pub fn refresh(&self, plan: &Plan) {
-        plan.refresh(self.store.as_ref());
+    pub fn refresh(&self, plan: &Plan, now: Now) {
+        plan.refresh(self.store.as_ref(), now.mono);
     }
 
     /// A client has left while its request waited.

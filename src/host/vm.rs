@@ -153,14 +153,14 @@ pub(super) fn woken(root: u32, queue: u32) {
 }
 
 pub(super) fn tick(root: u32, plan: Option<&Rc<Plan>>) {
-    if let Some(plan) = plan {
-        with(|vm| vm.flow.refresh(plan));
-    }
     let orphaned = with(|vm| vm.queue.as_ref().filter(|_| vm.waker.is_none()).map(|queue| queue.name.clone()));
     if let Some(name) = orphaned {
         register_queue(root, name);
     }
     let now = now();
+    if let Some(plan) = plan {
+        with(|vm| vm.flow.refresh(plan, now));
+    }
     let steps = with(|vm| vm.flow.tick(now));
     perform(root, steps, now);
     if let Some((plan, meters)) = plan.and_then(|plan| Some((plan, meters(plan)?))) {

@@ -106,7 +106,7 @@ impl Plan {
         let proxies = policy.proxies.unwrap_or_default();
         let prefix = format!("weir.{namespace}.{proxies}.{}", policy.table_entries);
         let table = Table::open(store, &prefix, policy.table_entries, random);
-        let breaker = Breaker::new(format!("{prefix}.breaker.{limiter}"), policy.limiter.breaker);
+        let breaker = Breaker::new(format!("{prefix}.breaker.{limiter}.2"), policy.limiter.breaker);
         Plan { id, policy, table, breaker, is_retired: Cell::new(false), top: RefCell::default(), prefix }
     }
 
@@ -256,8 +256,8 @@ impl Plan {
     }
 
     /// Takes notice of what other workers have found out about the limiter.
-    pub fn refresh(&self, store: &dyn Store) {
-        self.breaker.refresh(store);
+    pub fn refresh(&self, store: &dyn Store, now: Ms) {
+        self.breaker.refresh(store, now);
     }
 
     /// Another policy is in force from now on: those who wait are still answered by this one, but it is not for it to look
@@ -282,8 +282,8 @@ impl Plan {
     }
 
     /// A call has brought an answer.
-    pub fn call_succeeded(&self, store: &dyn Store) {
-        self.breaker.succeeded(store);
+    pub fn call_succeeded(&self, store: &dyn Store, now: Ms) {
+        self.breaker.succeeded(store, now);
     }
 
     /// A call has failed, or has outlived a wait.

@@ -40,7 +40,7 @@ const LIMITER: Words = Words {
 
 const TABLE: Words = Words { built: &["entries"], later: &[] };
 
-const BREAKER: Words = Words { built: &["failures", "within", "probe_every"], later: &[] };
+const BREAKER: Words = Words { built: &["failures", "share", "within", "probe_every"], later: &[] };
 
 /// Entries of a table: 145 bytes each.
 const ENTRIES: RangeInclusive<u64> = 64..=16_777_216;
@@ -232,13 +232,19 @@ fn breaker(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<BreakerLimit
         Some((tree, path)) => reader.count(&path, tree),
         None => Some(default.failures),
     };
+    let share = match fields.get("share") {
+        Some((tree, path)) => {
+            reader.thousandths(&path, tree, 0.0..=1.0, "is outside 0 to 1", "write a part from 0 to 1, such as 0.5")
+        }
+        None => Some(default.share),
+    };
     const WANTED: [&str; 2] = ["write one integer and ms or s, such as 200ms", "write 10ms to 60s"];
     let mut time = |word, default| match fields.get(word) {
         Some((tree, path)) => reader.duration_within(&path, tree, Ms(10)..=MAX_TIMEOUT, WANTED),
         None => Some(default),
     };
     let (within, probe_every) = (time("within", default.within), time("probe_every", default.probe_every));
-    Some(BreakerLimits { failures: failures?, within: within?, probe_every: probe_every? })
+    Some(BreakerLimits { failures: failures?, share: share?, within: within?, probe_every: probe_every? })
 }
 
 /// So many new keys a second, as a limit of their own.
@@ -249,7 +255,7 @@ fn new_keys(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Limit> {
 
 impl Default for BreakerLimits {
     fn default() -> BreakerLimits {
-        BreakerLimits { failures: 5, within: Ms(1000), probe_every: Ms(200) }
+        BreakerLimits { failures: 5, share: 500, within: Ms(1000), probe_every: Ms(200) }
     }
 }
 

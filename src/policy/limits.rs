@@ -52,10 +52,16 @@ pub(super) fn read(reader: &mut Reader, fields: &Fields, setting: Setting) -> Op
     complete.then_some(tiers)
 }
 
-/// Whether an object maps names to limits; one with a word of a limit is a limit.
+/// An object is a limit exactly if it has `requests`; any other maps names to limits. So words that a limit gets later
+/// take no name from tiers and classes.
+///
+/// `per` and `burst` are no names of entries either: an object with one of them is a limit whose requests are missing.
+const NO_NAMES: [&str; 3] = ["requests", "per", "burst"];
+
+/// Whether an object maps names to limits.
 fn is_by_name(tree: &Tree) -> bool {
     match tree {
-        Tree::Map(pairs) => !pairs.iter().any(|(key, _)| LIMIT.built.contains(&key.as_str())),
+        Tree::Map(pairs) => !pairs.iter().any(|(key, _)| NO_NAMES.contains(&key.as_str())),
         _ => false,
     }
 }

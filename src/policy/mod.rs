@@ -83,6 +83,8 @@ pub struct Limiter {
 pub struct BreakerLimits {
     /// After so many failed calls,
     pub failures: u64,
+    /// if they are so many thousandths of all calls,
+    pub share: u16,
     /// within this time,
     pub within: Ms,
     /// and then asked again about this often.

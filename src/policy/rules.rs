@@ -145,7 +145,9 @@ fn rule(
         overrides(reader, &path, tree, tiers.as_mut(), &keys, limits, &mut of_tenants);
     }
     let on_error = match mode {
-        Some(Mode::Local) => without_limiter(reader, &fields),
+        // It asks nobody, so there is no failure to answer; what is written is for the day when the mode is another one.
+        Some(Mode::Local) if fields.get("on_error").is_none() => Some(OnError::Deny),
+        Some(Mode::Local) => on_error(reader, &fields).map(|_| OnError::Deny),
         _ => on_error(reader, &fields),
     };
     let shadow = reader.flag(&fields, "shadow_mode");
@@ -370,14 +372,6 @@ fn on_error(reader: &mut Reader, fields: &Fields) -> Option<OnError> {
     let (tree, path) = reader.needed(fields, "on_error", WANTED)?;
     let words = [("allow", OnError::Allow), ("deny", OnError::Deny), ("local", OnError::Local)];
     reader.word(&path, tree, &words, &[])
-}
-
-/// A rule that asks nobody has no failure to answer.
-fn without_limiter(reader: &mut Reader, fields: &Fields) -> Option<OnError> {
-    if let Some((_, path)) = fields.get("on_error") {
-        misplaced(reader, &path, Mode::Local, "leave it out");
-    }
-    Some(OnError::Deny)
 }
 
 fn without_proxies(reader: &mut Reader, common: &Common, path: &Path) -> Option<u64> {

@@ -1,7 +1,17 @@
-//! The breaker: after failures in a short time the limiter is left alone, but for one probe at a time.
+//! The breaker: where enough calls fail in a short time, and enough of all calls, the limiter is left alone, but for one
+//! probe at a time.
 //!
 //! Its state is in shared data, so that all workers of a proxy open and close together. Each VM keeps a copy, which a
-//! tick refreshes; only a failure, a probe and a recovery write.
+//! tick refreshes; only a failure, a probe and a recovery write, and a tick after a failure.
+//!
+//! The first failure begins a window of the time `within`, in which failures and successes count. So while all goes well
+//! nothing is written, and the calls that went well before a limiter died do not keep the breaker closed. Successes are
+//! counted in the VM and merged into the window at its next failure or tick. At a failure the window thus lacks what other
+//! workers have counted since their last tick, and has what a worker has counted in the tick that the window began in.
+//!
+//! A limiter that dies in the middle of a window whose calls went well opens it when failures are `share` of all calls in
+//! that window, or else in the next window, which begins with a failure and knows no success: after `within` and the time
+//! that `failures` calls take to fail, at the latest.
 
 use std::cell::Cell;
 
@@ -9,7 +19,7 @@ use super::{Store, update};
 use crate::clock::Ms;
 use crate::policy::BreakerLimits;
 
-const MAGIC: [u8; 8] = *b"weirbrk1";
+const MAGIC: [u8; 8] = *b"weirbrk2";
 
 /// The breaker of a limiter.
 #[derive(Debug)]
@@ -17,12 +27,16 @@ pub struct Breaker {
     name: String,
     limits: BreakerLimits,
     seen: Cell<State>,
+    /// Successes that are not merged into the window yet, and when the first of them was.
+    succeeded: Cell<(u64, Ms)>,
 }
 
 /// What a breaker remembers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     failures: u64,
+    successes: u64,
+    /// When the window began, with a failure.
     since: Ms,
     /// When the next probe may go; None while the breaker is closed.
     probe_at: Option<Ms>,
@@ -40,12 +54,20 @@ pub enum Passage {
 impl Breaker {
     /// The breaker of this name, closed until shared data says otherwise.
     pub fn new(name: String, limits: BreakerLimits) -> Breaker {
-        Breaker { name, limits, seen: Cell::default() }
+        Breaker { name, limits, seen: Cell::default(), succeeded: Cell::default() }
     }
 
-    /// Takes notice of what other workers have found.
-    pub fn refresh(&self, store: &dyn Store) {
+    /// Takes notice of what other workers have found, and lets them know of this one's successes, if there is a window.
+    pub fn refresh(&self, store: &dyn Store, now: Ms) {
         self.seen.set(store.get(&self.name).and_then(|(bytes, _)| State::decode(&bytes)).unwrap_or_default());
+        let successes = self.take_successes(now);
+        if successes > 0 && self.counts(self.seen.get(), now) {
+            self.change(store, |state| {
+                if self.counts(*state, now) {
+                    state.successes = state.successes.saturating_add(successes);
+                }
+            });
+        }
     }
 
     /// Whether the limiter is left alone.
@@ -77,26 +99,45 @@ impl Breaker {
     /// A call has failed.
     pub fn failed(&self, store: &dyn Store, now: Ms, random: u64) {
         let (limits, probe_at) = (self.limits, now + self.jittered(random));
+        let successes = self.take_successes(now);
         self.change(store, |state| {
             if state.probe_at.is_some() {
                 state.probe_at = Some(probe_at);
                 return;
             }
-            if now - state.since > limits.within || now < state.since {
-                *state = State { failures: 0, since: now, probe_at: None };
+            if !self.counts(*state, now) {
+                *state = State { since: now, ..State::default() };
             }
             state.failures = state.failures.saturating_add(1);
-            if state.failures >= limits.failures {
+            state.successes = state.successes.saturating_add(successes);
+            if state.failures >= limits.failures && state.has_share(limits.share) {
                 state.probe_at = Some(probe_at);
             }
         });
     }
 
     /// A call has succeeded.
-    pub fn succeeded(&self, store: &dyn Store) {
+    pub fn succeeded(&self, store: &dyn Store, now: Ms) {
         if self.is_open() {
             self.change(store, |state| *state = State::default());
+            return;
         }
+        let before = self.take_successes(now);
+        let since = if before > 0 { self.succeeded.get().1 } else { now };
+        self.succeeded.set((before.saturating_add(1), since));
+    }
+
+    /// What is not merged yet of the successes that may lie in a window of now.
+    fn take_successes(&self, now: Ms) -> u64 {
+        let (successes, since) = self.succeeded.get();
+        self.succeeded.set((0, since));
+        if now < since || now - since > self.limits.within { 0 } else { successes }
+    }
+
+    /// Whether what happens now counts in the window of this state.
+    fn counts(&self, state: State, now: Ms) -> bool {
+        let is_window = state.failures > 0 && state.probe_at.is_none();
+        is_window && now >= state.since && now - state.since <= self.limits.within
     }
 
     /// How long until the next probe may go; None where it may. A probe that is further away than any is set for was set
@@ -125,10 +166,16 @@ impl Breaker {
 }
 
 impl State {
+    /// Whether failures are at least so many thousandths of all calls.
+    fn has_share(self, share: u16) -> bool {
+        let calls = self.failures.saturating_add(self.successes);
+        self.failures.saturating_mul(1000) >= calls.saturating_mul(u64::from(share))
+    }
+
     fn encode(self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         let probe_at = self.probe_at.unwrap_or_default();
-        for number in [self.failures, self.since.0, probe_at.0, checksum(self.failures, self.since, probe_at)] {
+        for number in [self.failures, self.successes, self.since.0, probe_at.0, self.checksum()] {
             bytes.extend(number.to_le_bytes());
         }
         bytes
@@ -137,13 +184,17 @@ impl State {
     fn decode(mut bytes: &[u8]) -> Option<State> {
         let magic = bytes.split_off(..8)?;
         let mut number = || Some(u64::from_le_bytes(*bytes.split_off(..8)?.first_chunk()?));
-        let (failures, since, probe_at, sum) = (number()?, Ms(number()?), Ms(number()?), number()?);
-        let whole = magic == MAGIC && bytes.is_empty() && sum == checksum(failures, since, probe_at);
-        whole.then_some(State { failures, since, probe_at: (probe_at > Ms(0)).then_some(probe_at) })
+        let (failures, successes, since) = (number()?, number()?, Ms(number()?));
+        let probe_at = Some(Ms(number()?)).filter(|at| *at > Ms(0));
+        let (state, sum) = (State { failures, successes, since, probe_at }, number()?);
+        let whole = magic == MAGIC && bytes.is_empty() && sum == state.checksum();
+        whole.then_some(state)
     }
-}
 
-/// Enough to tell a torn value; nobody gains by forging one.
-fn checksum(failures: u64, since: Ms, probe_at: Ms) -> u64 {
-    failures ^ since.0.rotate_left(21) ^ probe_at.0.rotate_left(42) ^ u64::from_le_bytes(MAGIC)
+    /// Enough to tell a torn value; nobody gains by forging one.
+    fn checksum(self) -> u64 {
+        let probe_at = self.probe_at.unwrap_or_default().0;
+        let counts = self.failures ^ self.successes.rotate_left(11);
+        counts ^ self.since.0.rotate_left(21) ^ probe_at.rotate_left(42) ^ u64::from_le_bytes(MAGIC)
+    }
 }

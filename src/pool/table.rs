@@ -82,8 +82,10 @@ impl Table {
         let half = |shift: u32| u64::try_from(seed.checked_shr(shift).unwrap_or_default() & u128::from(u64::MAX));
         let sets = entries.div_ceil(WAYS as u64).max(1);
         let seed = (half(0).ok()?, half(64).ok()?);
-        // After a wipe there may be another seed: tables of two seeds must not take each other's sets for torn ones.
-        Some(Table { prefix: format!("{prefix}.{:x}", seed.0), sets, seed, evictions: Cell::new(0) })
+        // After a wipe there may be another seed, and an older module may have another layout: they must not take each
+        // other's sets for torn ones.
+        let names = seed.0.wrapping_add(u64::from_le_bytes(MAGIC));
+        Some(Table { prefix: format!("{prefix}.{names:x}"), sets, seed, evictions: Cell::new(0) })
     }
 
     /// The fingerprint of a key.

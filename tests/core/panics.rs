@@ -125,7 +125,7 @@ fn no_tree_of_the_words_of_the_language() {
     let mut random = Random(4);
     let good = r#"{"version": 1, "proxies": 3, "table": {"entries": 64},
         "limiters": {"main": {"transport": "webdis", "cluster": "webdis", "timeout": "1s", "max_new_keys_per_second": 9,
-            "breaker": {"failures": 5, "within": "1s", "probe_every": "200ms"}}},
+            "breaker": {"failures": 5, "share": 0.5, "within": "1s", "probe_every": "200ms"}}},
         "classes": [{"class": "write", "match": {"methods": ["POST"], "path": "/a/**"}, "cost": 2}],
         "rules": [{"name": "r", "key": [{"header": {"name": "x", "trusted": true}}, {"constant": "all"}], "mode": "exact",
             "missing": {"as": "nobody"}, "tier": {"default": "a", "tenants": {"header.x": "b"}}, "on_error": "local",

@@ -61,6 +61,10 @@ struct Worker {
     shared: Shared,
 }
 
+fn at(ms: u64) -> Now {
+    Now { mono: Ms(START + ms), unix: Ms(START + ms) }
+}
+
 impl Worker {
     fn of(shared: &Shared) -> Worker {
         Worker { flow: Flow::new(CallOwner::Root, 1, Box::new(shared.clone()), 0), shared: shared.clone() }
@@ -80,7 +84,7 @@ impl Worker {
         redis: Redis,
         lost: u32,
     ) -> String {
-        let now = Now { mono: Ms(START + ms), unix: Ms(START + ms) };
+        let now = at(ms);
         let (arrival, mut steps) = self.flow.arrive(plan, vec![ask(plan, tenant, cost)], vec![], (), now);
         let (mut answer, mut reason, mut asked) = (None, None, "");
         if let Arrival::Decided(decided) = arrival {
@@ -328,7 +332,7 @@ fn while_the_breaker_is_open_nobody_waits() {
     assert_eq!(other.comes(&of_other, "b", 1, 10, DOWN), "asked 503 reset");
     // The other worker has seen it open, and this one hears of it with a tick.
     assert_eq!(other.comes(&of_other, "c", 1, 11, FULL), "503 breaker");
-    one.flow.refresh(&plan);
+    one.flow.refresh(&plan, at(11));
     for ms in [11, 50, 109] {
         assert_eq!(one.comes(&plan, "a", 1, ms, FULL), "503 breaker");
     }
@@ -337,7 +341,7 @@ fn while_the_breaker_is_open_nobody_waits() {
     assert_eq!([one.comes(&plan, "a", 1, 211, FULL), other.comes(&of_other, "a", 1, 211, FULL)], ["503 breaker"; 2]);
     assert_eq!(other.comes(&of_other, "a", 1, 410, FULL), "asked 200");
     assert_eq!(other.comes(&of_other, "a", 1, 411, FULL), "asked 200");
-    one.flow.refresh(&plan);
+    one.flow.refresh(&plan, at(411));
     assert_eq!(one.comes(&plan, "a", 1, 411, FULL), "asked 200");
     // A bucket that is known to be dry is refused as that, breaker or not.
     one.comes(&plan, "dry", 10, 500, &dry(0));
@@ -347,7 +351,7 @@ fn while_the_breaker_is_open_nobody_waits() {
     assert_eq!(one.comes(&plan, "dry", 10, 501, DOWN), "429 in 10");
     // When all is wiped, the next tick closes it.
     shared.wipe();
-    one.flow.refresh(&plan);
+    one.flow.refresh(&plan, at(502));
     assert_eq!(one.comes(&plan, "a", 1, 502, FULL), "asked 200");
 }
 

@@ -14,6 +14,9 @@ use weir::pool::{Nowhere, Store};
 
 use crate::made::{Random, Shared, limit, rounds};
 
+/// The first set of table `t` whose seed is 1: the seed and the layout `weirset2`, as numbers.
+const SET: &str = "t.3274657372696578.0";
+
 /// A table of one set.
 fn one_set(shared: &Shared) -> Table {
     Table::open(shared, "t", WAYS as u64, (1, 2)).expect("shared data")
@@ -66,7 +69,7 @@ fn a_set_is_these_bytes() {
         (entry.lease, entry.means_until) = (lease(), Ms(11));
     });
     let seed: Vec<u8> = [1_u64, 2].into_iter().flat_map(u64::to_le_bytes).collect();
-    assert_eq!((shared.names(), shared.value("t.seed")), (vec!["t.1.0".to_owned(), "t.seed".to_owned()], Some(seed)));
+    assert_eq!((shared.names(), shared.value("t.seed")), (vec![SET.to_owned(), "t.seed".to_owned()], Some(seed)));
     let mut hasher = SipHasher13::new_with_keys(1, 2);
     hasher.write(b"k");
     let mut slot = hasher.finish128().as_u128().to_le_bytes().to_vec();
@@ -84,7 +87,7 @@ fn a_set_is_these_bytes() {
     slot.extend(hasher.finish().to_le_bytes());
     let mut wanted = [b"weirset2".as_slice(), &slot].concat();
     wanted.resize(SET_BYTES, 0);
-    assert_eq!(shared.value("t.1.0"), Some(wanted));
+    assert_eq!(shared.value(SET), Some(wanted));
     let entry = table.read(&shared, of).expect("an entry");
     assert_eq!((entry.epoch, entry.known, entry.own), (0x0102_0304, level(7, 8), level(-9, 10)));
     assert_eq!((entry.lease, entry.means_until, entry.written), (lease(), Ms(11), Ms(12)));
@@ -105,15 +108,15 @@ fn what_is_not_changed_is_not_written() {
     let table = one_set(&shared);
     // Nothing is known, and nothing is found out.
     assert_eq!(table.change(&shared, table.fingerprint("k"), Ms(1), |entry| entry.epoch), Some(0));
-    assert_eq!((shared.value("t.1.0"), table.read(&shared, table.fingerprint("k"))), (None, None));
+    assert_eq!((shared.value(SET), table.read(&shared, table.fingerprint("k"))), (None, None));
     note(&table, &shared, "k", 1, 1000, 2000);
-    let (before, [gets, puts]) = (shared.value("t.1.0"), shared.uses());
+    let (before, [gets, puts]) = (shared.value(SET), shared.uses());
     note(&table, &shared, "k", 1, 1500, 2000);
     table.change(&shared, table.fingerprint("k"), Ms(1600), |entry| {
         entry.lease.spend(Ms(1600), 1);
     });
     // Two reads and no write; not even when it was looked at is noted.
-    assert_eq!((shared.value("t.1.0"), shared.uses()), (before, [gets + 2, puts]));
+    assert_eq!((shared.value(SET), shared.uses()), (before, [gets + 2, puts]));
     // Nor is a try lost on it.
     shared.lose(8);
     assert_eq!(note(&table, &shared, "k", 1, 1700, 2000), Some(()));
@@ -197,12 +200,12 @@ fn what_is_torn_foreign_or_of_another_version_is_absent() {
     let shared = Shared::default();
     let table = one_set(&shared);
     note(&table, &shared, "k", 1, 1000, 2000);
-    let old = shared.value("t.1.0").expect("a set");
+    let old = shared.value(SET).expect("a set");
     note(&table, &shared, "k", 2, 3000, 4000);
     note(&table, &shared, "l", 3, 3000, 4000);
-    let new = shared.value("t.1.0").expect("a set");
+    let new = shared.value(SET).expect("a set");
     let found = |bytes: &[u8]| {
-        shared.set("t.1.0", bytes);
+        shared.set(SET, bytes);
         ["k", "l"].map(|key| epoch(&table, &shared, key))
     };
     assert_eq!([found(&old), found(&new)], [[Some(1), None], [Some(2), Some(3)]]);
@@ -235,7 +238,7 @@ fn what_is_torn_foreign_or_of_another_version_is_absent() {
     let others = Shared::default();
     let other = Table::open(&others, "t", WAYS as u64, (1, 3)).expect("shared data");
     note(&other, &others, "k", 4, 1000, 2000);
-    assert_eq!(found(&others.value("t.1.0").expect("a set")), [None, None]);
+    assert_eq!(found(&others.value(SET).expect("a set")), [None, None]);
     let mut random = Random(11);
     for _ in 0..rounds(2_000) {
         assert_eq!(found(&random.bytes(1300)), [None, None]);
@@ -249,7 +252,7 @@ fn what_is_torn_foreign_or_of_another_version_is_absent() {
     note(&table, &shared, "k", 6, 1000, 2000);
     assert_eq!(["k", "l"].map(|key| epoch(&table, &shared, key)), [Some(6), Some(3)]);
     // It went to where it had been.
-    let value = shared.value("t.1.0").expect("a set");
+    let value = shared.value(SET).expect("a set");
     assert_eq!((&value[slots[1].clone()], &value[slots[1].end..]), (&new[slots[1].clone()], &new[slots[1].end..]));
 }
 
@@ -260,12 +263,12 @@ fn an_entry_that_cannot_be_read_goes_first() {
     for key in 0..8 {
         note(&table, &shared, &key.to_string(), key, 1000 + u64::from(key), 100_000);
     }
-    let whole = shared.value("t.1.0").expect("a set");
+    let whole = shared.value(SET).expect("a set");
     for (broken, at) in (0..8).map(|slot| (slot, 8 + slot * ENTRY_BYTES)) {
         for byte in [at, at + 16, at + 60, at + 134, at + ENTRY_BYTES - 1] {
             let mut flipped = whole.clone();
             flipped[byte] ^= 0x10;
-            shared.set("t.1.0", &flipped);
+            shared.set(SET, &flipped);
             note(&table, &shared, "new", 8, 2000, 100_000);
             for key in 0..8 {
                 let wanted = Some(key).filter(|key| *key != broken as u32);
@@ -552,7 +555,7 @@ fn shares_are_exact_and_their_sum_is_the_limit() {
     assert_eq!([whole.share(101, 1).burst(), whole.share(10, 40).burst(), whole.share(2, 50).burst()], [1, 40, 50]);
 }
 
-const LIMITS: BreakerLimits = BreakerLimits { failures: 3, within: Ms(1000), probe_every: Ms(200) };
+const LIMITS: BreakerLimits = BreakerLimits { failures: 3, share: 500, within: Ms(1000), probe_every: Ms(200) };
 
 fn breaker() -> Breaker {
     Breaker::new("b".to_owned(), LIMITS)
@@ -594,12 +597,12 @@ fn a_breaker_opens_after_failures_within_the_time() {
     assert!(one.is_open());
     // The other may ask until it has heard of it.
     assert_eq!((other.is_open(), other.ask(&shared, Ms(5003), 0)), (false, Passage::Open));
-    other.refresh(&shared);
+    other.refresh(&shared, Ms(1000));
     assert_eq!((other.is_open(), other.ask(&shared, Ms(5003), 0)), (true, Passage::Barred(Ms(199))));
     // While it is closed it neither reads nor writes.
     let (shared, closed) = (Shared::default(), breaker());
     assert_eq!(closed.ask(&shared, Ms(1), 0), Passage::Open);
-    closed.succeeded(&shared);
+    closed.succeeded(&shared, Ms(1000));
     assert_eq!(shared.uses(), [0, 0]);
 }
 
@@ -608,7 +611,7 @@ fn one_probe_goes_at_a_time_and_its_success_closes_for_all() {
     let shared = Shared::default();
     let one = open(&shared);
     let other = breaker();
-    other.refresh(&shared);
+    other.refresh(&shared, Ms(1000));
     for (now, left) in [(1000, 200), (1199, 1)] {
         assert_eq!(one.ask(&shared, Ms(now), 0), Passage::Barred(Ms(left)));
         assert_eq!(other.ask(&shared, Ms(now), 0), Passage::Barred(Ms(left)));
@@ -623,9 +626,9 @@ fn one_probe_goes_at_a_time_and_its_success_closes_for_all() {
     assert_eq!(one.ask(&shared, Ms(1600), 0), Passage::Barred(Ms(100)));
     assert_eq!(other.ask(&shared, Ms(1600), 0), Passage::Barred(Ms(100)));
     assert_eq!(ask(1700), [Passage::Open, barred, barred]);
-    one.succeeded(&shared);
+    one.succeeded(&shared, Ms(1000));
     assert_eq!((one.is_open(), other.is_open()), (false, true));
-    other.refresh(&shared);
+    other.refresh(&shared, Ms(1000));
     assert!(!other.is_open());
     assert_eq!(ask(1701), [Passage::Open; 3]);
     // It has forgotten its failures.
@@ -638,10 +641,10 @@ fn one_probe_goes_at_a_time_and_its_success_closes_for_all() {
     assert_eq!(one.ask(&shared, hour, 0), Passage::Open);
     one.failed(&shared, hour, 0);
     assert_eq!(one.ask(&shared, hour, 0), barred);
-    other.refresh(&shared);
+    other.refresh(&shared, Ms(1000));
     assert_eq!(other.ask(&shared, Ms(2000), 0), Passage::Open);
     assert_eq!(other.ask(&shared, Ms(2000), 0), barred);
-    other.succeeded(&shared);
+    other.succeeded(&shared, Ms(1000));
     // One that has not heard of the recovery finds it out when it would probe.
     let late = open(&Shared::default());
     shared.wipe();
@@ -673,11 +676,11 @@ fn a_breaker_that_cannot_be_read_is_closed_and_one_that_cannot_be_written_probes
     let shared = Shared::default();
     let held = open(&shared);
     let whole = shared.value("b").expect("a state");
-    assert_eq!(whole.len(), 40);
+    assert_eq!(whole.len(), 48);
     let is_open = |bytes: &[u8]| {
         shared.set("b", bytes);
         let breaker = breaker();
-        breaker.refresh(&shared);
+        breaker.refresh(&shared, Ms(1000));
         breaker.is_open()
     };
     assert!(is_open(&whole));
@@ -700,4 +703,129 @@ fn a_breaker_that_cannot_be_read_is_closed_and_one_that_cannot_be_written_probes
     let alone = breaker();
     (0..100).for_each(|_| alone.failed(&Nowhere, Ms(1000), 0));
     assert!(!alone.is_open());
+}
+
+/// So many calls that go well, at a moment.
+fn succeed(breaker: &Breaker, shared: &Shared, now: u64, calls: u64) {
+    (0..calls).for_each(|_| breaker.succeeded(shared, Ms(now)));
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_breaker_opens_where_failures_are_enough_and_enough_of_all_calls() {
+    // A failure, calls that go well, and failures until it opens: so many failures in all.
+    let opens_at = |share: u16, successes: u64| {
+        let shared = Shared::default();
+        let breaker = Breaker::new("b".to_owned(), BreakerLimits { share, ..LIMITS });
+        breaker.failed(&shared, Ms(5000), 0);
+        succeed(&breaker, &shared, 5001, successes);
+        let more = (1..200).find(|_| {
+            breaker.failed(&shared, Ms(5002), 0);
+            breaker.is_open()
+        });
+        more.map(|more| more + 1)
+    };
+    // As many failures as successes are a half of the calls; without successes the least number is enough.
+    assert_eq!([0, 3, 4, 50].map(|successes| opens_at(500, successes)), [3, 3, 4, 50].map(Some));
+    assert_eq!([0, 1, 9, 30].map(|successes| opens_at(250, successes)), [3, 3, 3, 10].map(Some));
+    assert_eq!([0, 1000].map(|successes| opens_at(0, successes)), [3, 3].map(Some), "failures alone");
+    assert_eq!([0, 1].map(|successes| opens_at(1000, successes)), [Some(3), None], "nothing may go well");
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn successes_cost_no_look_at_shared_data_and_are_merged_at_ticks_into_a_window() {
+    let (shared, [one, other]) = (Shared::default(), [breaker(), breaker()]);
+    succeed(&one, &shared, 5000, 1000);
+    assert_eq!(shared.uses(), [0, 0]);
+    // No window: a tick only looks, and what went well before is forgotten.
+    one.refresh(&shared, Ms(5005));
+    assert_eq!(shared.uses(), [1, 0]);
+    other.failed(&shared, Ms(5010), 0);
+    one.refresh(&shared, Ms(5010));
+    assert_eq!(shared.uses(), [3, 1], "nothing is to be merged");
+    succeed(&one, &shared, 5011, 2);
+    one.refresh(&shared, Ms(5020));
+    assert_eq!(shared.uses(), [5, 2]);
+    // Two failures and two successes are a half, but no three failures.
+    other.failed(&shared, Ms(5021), 0);
+    assert!(!other.is_open());
+    succeed(&one, &shared, 5022, 2);
+    one.refresh(&shared, Ms(5030));
+    other.failed(&shared, Ms(5031), 0);
+    assert!(!other.is_open(), "three of seven");
+    other.failed(&shared, Ms(5032), 0);
+    assert!(other.is_open(), "four of eight");
+    // While it is open, and where the window is over, nothing is merged.
+    let [reads, writes] = shared.uses();
+    succeed(&one, &shared, 5033, 1);
+    one.refresh(&shared, Ms(5040));
+    assert_eq!((one.is_open(), shared.uses()), (true, [reads + 1, writes]));
+}
+
+/// What workers see of a limiter: each makes so many calls in a millisecond, of which so many of a thousand fail.
+fn run_workers(
+    workers: &[Breaker],
+    shared: &Shared,
+    at: std::ops::Range<u64>,
+    calls: u64,
+    failing: u64,
+) -> Option<u64> {
+    let mut random = Random(at.start);
+    for now in at {
+        for (nth, worker) in workers.iter().enumerate() {
+            for _ in 0..calls {
+                match random.next() % 1000 < failing {
+                    true => worker.failed(shared, Ms(now), 0),
+                    false => worker.succeeded(shared, Ms(now)),
+                }
+            }
+            if (now + nth as u64).is_multiple_of(10) {
+                worker.refresh(shared, Ms(now));
+            }
+        }
+        if workers.iter().any(Breaker::is_open) {
+            return Some(now);
+        }
+    }
+    None
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_few_slow_calls_of_many_workers_leave_it_closed_and_a_dead_limiter_opens_it() {
+    let limits = BreakerLimits { failures: 5, ..LIMITS };
+    for count in [1, 8, 16] {
+        for calls in [1, 2] {
+            let shared = Shared::default();
+            let workers: Vec<Breaker> = (0..count).map(|_| Breaker::new("b".to_owned(), limits)).collect();
+            let alive = 10_000..10_000 + rounds(60_000).max(5_000);
+            let dies = alive.end;
+            assert_eq!(run_workers(&workers, &shared, alive, calls, 5), None, "{count} workers, one call in 200 slow");
+            // It dies in the middle of a window. With as many calls as before, it is noticed at once.
+            let opened = run_workers(&workers, &shared, dies..dies + 3000, calls, 1000).expect("it opens");
+            assert!(opened - dies <= 1000, "{count} workers: {} ms", opened - dies);
+        }
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn successes_just_before_the_end_keep_it_closed_for_one_window_and_the_least_failures_at_most() {
+    // A failure, a thousand calls that go well, and then one failure every 100 ms: the worst case is a window that has
+    // just begun.
+    let (shared, breaker) = (Shared::default(), breaker());
+    breaker.failed(&shared, Ms(5000), 0);
+    succeed(&breaker, &shared, 5001, 1000);
+    breaker.refresh(&shared, Ms(5002));
+    let opened = (1..100).map(|nth| 5002 + nth * 100).find(|now| {
+        breaker.failed(&shared, Ms(*now), 0);
+        breaker.is_open()
+    });
+    // The window is over at 6000; the next begins with the failure at 6002, and its third opens it.
+    assert_eq!(opened, Some(6202));
+    // At low traffic, too: what went well in the second before, without a failure, counts nothing.
+    let (shared, alone) = (Shared::default(), self::breaker());
+    for now in (5000..6000).step_by(100) {
+        alone.succeeded(&shared, Ms(now));
+        alone.refresh(&shared, Ms(now + 10));
+    }
+    (0..3).for_each(|nth| alone.failed(&shared, Ms(6000 + nth * 100), 0));
+    assert!(alone.is_open());
 }

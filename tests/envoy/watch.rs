@@ -17,7 +17,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// refuses nothing.
 const POLICY: &str = r#"{"version": 1, "proxies": 1, "table": {"entries": 64},
     "limiters": {"main": {"transport": "webdis", "cluster": "webdis", "timeout": "2s",
-        "breaker": {"failures": 5, "within": "60s", "probe_every": "200ms"}}},
+        "breaker": {"failures": 5, "share": 0, "within": "60s", "probe_every": "200ms"}}},
     "rules": [
         {"name": "lent", "key": [{"header": {"name": "x-user-id", "as": "user", "trusted": true}}],
             "limits": "500/d", "on_error": "deny"},

@@ -182,7 +182,7 @@ fn a_tick_with_nobody_waiting_costs_the_time_and_a_look_at_the_breaker() {
         costs(proxy);
         proxy.tick(root);
         let gauges = ["record_metric weir.rl.breaker_open.main", "record_metric weir.rl.degraded"];
-        let looks = ["get_shared_data breaker", "get_current_time"];
+        let looks = ["get_current_time", "get_shared_data breaker"];
         assert_eq!(
             costs(proxy),
             [&looks[..], &gauges].concat(),

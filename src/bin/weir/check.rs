@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use weir::policy::{Policy, Tree};
 
 use crate::document::{Node, Place};
-use crate::found::{Clusters, Found, Host, LOOKED_FOR, policies};
+use crate::found::{Clusters, Found, Host, LOOKED_FOR, policies_and_discovered};
 use crate::parse::read;
 use crate::report::{Located, Report, Severity, json};
 use crate::{Outcome, Output, Stop, input, warnings};
@@ -71,14 +71,32 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
         }
     }
     let mut count = 0_usize;
-    for (file, nodes) in documents {
-        let found: Vec<Found> = nodes.iter().flat_map(policies).collect();
-        if found.is_empty() && !nodes.iter().any(is_of_clusters) {
+    let mut of_files: Vec<(&String, Vec<Found>)> = Vec::new();
+    let mut discovered = Vec::new();
+    for (document, (file, nodes)) in documents.iter().enumerate() {
+        let mut of_file = Vec::new();
+        for node in nodes {
+            let (found, of_node) = policies_and_discovered(document, node);
+            of_file.extend(found);
+            discovered.extend(of_node);
+        }
+        if of_file.is_empty() && !nodes.iter().any(is_of_clusters) {
             all.push(located(file, None, Report::error(Place { line: 1, column: 1 }, LOOKED_FOR.to_owned())));
         }
-        count = count.saturating_add(found.len());
-        for found in found {
-            let reports = check(&found, &clusters, options);
+        count = count.saturating_add(of_file.len());
+        of_files.push((file, of_file));
+    }
+    let all_found = of_files.iter_mut().flat_map(|(_, of_file)| of_file);
+    all_found.for_each(|found| found.discovered_by(&discovered));
+    let mut before: Vec<(&Found, Policy)> = Vec::new();
+    for (file, of_file) in &of_files {
+        for found in of_file {
+            let (policy, mut reports) = check(found, &clusters, options);
+            if let Some(policy) = policy {
+                let others = before.iter().map(|(other, of_other)| (*other, of_other));
+                reports.extend(others.flat_map(|other| warnings::counted_twice(other, (found, &policy))));
+                before.push((found, policy));
+            }
             let mut of_policy: Vec<_> =
                 reports.into_iter().map(|report| located(file, found.name.clone(), report)).collect();
             of_policy.sort_by_key(|located| located.report.at);
@@ -122,20 +140,21 @@ fn told(count: usize, word: &str) -> String {
     if count == 0 { format!("no {word}s") } else { many(count, word, &format!("{word}s")) }
 }
 
-/// Checks one policy.
-fn check(found: &Found, clusters: &Clusters, options: &Options) -> Vec<Report> {
+/// Checks one policy. Gives it, too, if it is valid.
+fn check(found: &Found, clusters: &Clusters, options: &Options) -> (Option<Policy>, Vec<Report>) {
     let real = options.check_environment;
     let mut reports = warnings::of_host(&found.host);
     let node = match &found.policy {
         Ok(node) => node,
         Err(error) => {
             reports.push(Report::error(error.at, error.message.clone()));
-            return reports;
+            return (None, reports);
         }
     };
-    match Policy::from_tree(&node.tree(), &|name| variable(name, real)) {
+    let decoded = Policy::from_tree(&node.tree(), &|name| variable(name, real));
+    match &decoded {
         Ok(policy) => {
-            reports.extend(warnings::of(&policy, node, &found.host, clusters));
+            reports.extend(warnings::of(policy, node, &found.host, clusters));
             if options.fingerprints {
                 let message = format!("fingerprint {}", policy.fingerprint);
                 reports.push(Report { at: found.at, severity: Severity::Note, path: None, message });
@@ -144,7 +163,7 @@ fn check(found: &Found, clusters: &Clusters, options: &Options) -> Vec<Report> {
         Err(problems) => reports.extend(problems.iter().map(|problem| Report::of(problem, node))),
     }
     reports.extend(variables(node, &found.host, real));
-    reports
+    (decoded.ok(), reports)
 }
 
 /// The value of a variable, or, where the machine is not to be asked, one that stands for it.

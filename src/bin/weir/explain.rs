@@ -366,7 +366,7 @@ impl Asker<'_> {
         let reads_chain =
             reads(&|origin| matches!(origin, Origin::ClientIp(weir::policy::AddressFrom::Forwarded(_), _)));
         let manager = match &found.host {
-            Host::Envoy(Envoy { manager, .. }) => manager.as_ref(),
+            Host::Envoy(Envoy { managers, .. }) => managers.first(),
             _ => None,
         };
         match (&options.peer, manager) {

@@ -41,19 +41,31 @@ pub struct Envoy {
     pub failure_policy: Option<String>,
     /// The variables that the module is given.
     pub variables: Vec<String>,
-    /// The connection manager around it, where it is in the same document.
-    pub manager: Option<Manager>,
+    /// Its name among the filters of the connection manager, or among the resources that one discovers.
+    pub filter: Option<String>,
+    /// The connection managers that requests come to it from, as far as they are known: the one around it, or those that
+    /// discover it.
+    pub managers: Vec<Manager>,
 }
 
 /// How an Envoy finds out who the client is.
 #[derive(Clone, Debug)]
 pub struct Manager {
+    /// In which of the files at hand, by its number, and where.
+    pub document: usize,
     pub at: Place,
     pub use_remote_address: bool,
     pub trusted_hops: i64,
     pub skips_append: bool,
     /// Extensions find it out.
     pub has_extensions: bool,
+}
+
+/// A filter that a connection manager discovers: its configuration stands elsewhere, as a resource of this name.
+#[derive(Debug)]
+pub struct Discovered {
+    pub name: String,
+    pub manager: Manager,
 }
 
 /// What an Istio document says around a policy.
@@ -88,9 +100,31 @@ struct Around {
 
 /// All policies of a document, in its order.
 pub fn policies(document: &Node) -> Vec<Found> {
-    let mut found = Vec::new();
-    document_of(document, &mut found);
-    found
+    policies_and_discovered(0, document).0
+}
+
+/// All policies of a document, and the filters that it discovers; the number is that of its file.
+pub fn policies_and_discovered(number: usize, document: &Node) -> (Vec<Found>, Vec<Discovered>) {
+    let (mut found, mut discovered) = (Vec::new(), Vec::new());
+    document_of(document, &mut found, &mut discovered);
+    let of_policies = found.iter_mut().flat_map(|found| match &mut found.host {
+        Host::Envoy(envoy) => envoy.managers.iter_mut(),
+        _ => [].iter_mut(),
+    });
+    of_policies.chain(discovered.iter_mut().map(|of| &mut of.manager)).for_each(|manager| manager.document = number);
+    (found, discovered)
+}
+
+impl Found {
+    /// Takes notice of the connection managers that discover it.
+    pub fn discovered_by(&mut self, discovered: &[Discovered]) {
+        if let Host::Envoy(envoy) = &mut self.host
+            && envoy.managers.is_empty()
+        {
+            let of_this = discovered.iter().filter(|of| Some(&of.name) == envoy.filter.as_ref());
+            envoy.managers.extend(of_this.map(|of| of.manager.clone()));
+        }
+    }
 }
 
 /// The one policy of a file that is meant.
@@ -122,13 +156,13 @@ pub fn choose(file: &str, mut found: Vec<Found>, wanted: Option<&str>) -> Result
     }
 }
 
-fn document_of(document: &Node, found: &mut Vec<Found>) {
+fn document_of(document: &Node, found: &mut Vec<Found>, discovered: &mut Vec<Discovered>) {
     let kind = document.get("kind").and_then(Node::text);
     match kind {
         Some("WasmPlugin") => wasm_plugin(&document.clone().with_merges(), found),
         Some(kind) if kind.ends_with("List") => {
             for item in document.get("items").map(Node::items).unwrap_or_default() {
-                document_of(item, found);
+                document_of(item, found, discovered);
             }
         }
         _ => {
@@ -137,7 +171,7 @@ fn document_of(document: &Node, found: &mut Vec<Found>) {
                 let policy = Ok(document.clone().with_merges());
                 found.push(Found { name: None, at: document.at, policy, host: Host::File });
             } else {
-                walk(&document.clone().for_envoy(), &Around::default(), found);
+                walk(&document.clone().for_envoy(), &Around::default(), found, discovered);
             }
         }
     }
@@ -149,9 +183,9 @@ fn type_of(node: &Node) -> Option<&str> {
 }
 
 /// Looks for the filter everywhere: it stands in listeners, in routes, and in files of the extension discovery service.
-fn walk(node: &Node, around: &Around, found: &mut Vec<Found>) {
+fn walk(node: &Node, around: &Around, found: &mut Vec<Found>, discovered: &mut Vec<Discovered>) {
     for item in node.items() {
-        walk(item, around, found);
+        walk(item, around, found, discovered);
     }
     let of_type = type_of(node);
     let text = |key: &str| node.get(key).and_then(Node::text);
@@ -171,13 +205,16 @@ fn walk(node: &Node, around: &Around, found: &mut Vec<Found>) {
     if of_type.is_some_and(|name| name.ends_with(".HttpConnectionManager")) {
         around.manager = Some(manager(node));
     }
+    if let (Some(_), Some(name), Some(manager)) = (node.get("config_discovery"), text("name"), &around.manager) {
+        discovered.push(Discovered { name: name.to_owned(), manager: manager.clone() });
+    }
     for (key, value) in node.pairs() {
         if key.text == "typed_per_filter_config" {
             for (name, value) in value.pairs() {
-                walk(value, &Around { filter: Some(name.text.clone()), ..around.clone() }, found);
+                walk(value, &Around { filter: Some(name.text.clone()), ..around.clone() }, found, discovered);
             }
         } else {
-            walk(value, &around, found);
+            walk(value, &around, found, discovered);
         }
     }
 }
@@ -185,6 +222,7 @@ fn walk(node: &Node, around: &Around, found: &mut Vec<Found>) {
 fn manager(node: &Node) -> Manager {
     let flag = |key: &str| matches!(node.get(key).map(|node| &node.value), Some(Value::Bool(true)));
     Manager {
+        document: 0,
         at: node.at,
         use_remote_address: flag("use_remote_address"),
         trusted_hops: match node.get("xff_num_trusted_hops").map(|node| &node.value) {
@@ -221,7 +259,13 @@ fn filter(node: &Node, around: &Around, found: &mut Vec<Found>) {
     };
     let filter = around.filter.as_deref().or(config.get("name").and_then(Node::text)).unwrap_or("without a name");
     let listener = around.listener.as_ref().map(|listener| format!("listener {listener}, ")).unwrap_or_default();
-    let envoy = Envoy { at: config.at, failure_policy, variables, manager: around.manager.clone() };
+    let envoy = Envoy {
+        at: config.at,
+        failure_policy,
+        variables,
+        filter: around.filter.clone(),
+        managers: around.manager.iter().cloned().collect(),
+    };
     found.push(Found {
         name: Some(format!("{listener}filter {filter}")),
         at: policy.as_ref().map_or_else(|error| error.at, |policy| policy.at),

@@ -6,7 +6,7 @@ use weir::policy::{
 
 use crate::cover::covers;
 use crate::document::{Node, Value};
-use crate::found::{Clusters, Envoy, Host, Istio, Manager};
+use crate::found::{Clusters, Envoy, Found, Host, Istio, Manager};
 use crate::report::{Report, Severity};
 
 /// All of them, for a policy that is valid.
@@ -16,10 +16,15 @@ pub fn of(policy: &Policy, node: &Node, host: &Host, clusters: &Clusters) -> Vec
     for (index, rule) in policy.rules.iter().enumerate() {
         let path = Path::default().word("rules").then(Segment::Index(index));
         found.limits(rule, policy.proxies, &path);
+        if rule.mode == Mode::Local && found.node_at(&path.word("on_error")).is_some() {
+            let message = "has no meaning with mode: local, which asks no limiter that could fail; it holds again with \
+                           another mode";
+            found.warn(&path.word("on_error"), message);
+        }
         found.tiers(rule, &path);
         found.tenants(rule, &path);
-        if let Host::Envoy(Envoy { manager: Some(manager), .. }) = host {
-            found.addresses(rule, manager, &path);
+        if let Host::Envoy(Envoy { managers, .. }) = host {
+            managers.iter().for_each(|manager| found.addresses(rule, manager, &path));
         }
     }
     found.cluster(policy, host, clusters);
@@ -48,6 +53,38 @@ pub fn of_host(host: &Host) -> Vec<Report> {
     };
     let (severity, message) = severity_and_message;
     vec![Report { at, severity, path: None, message }]
+}
+
+/// Rules of two filters that the same requests pass, each with where it stands: they share their buckets, so that such a
+/// request is counted twice.
+pub fn counted_twice(one: (&Found, &Policy), other: (&Found, &Policy)) -> Vec<Report> {
+    let ((first, before), (second, policy)) = (one, other);
+    let (Host::Envoy(of_first), Host::Envoy(of_second), Ok(node)) = (&first.host, &second.host, &second.policy) else {
+        return Vec::new();
+    };
+    let place = |manager: &Manager| (manager.document, manager.at);
+    let shared =
+        of_second.managers.iter().find(|manager| of_first.managers.iter().any(|of| place(of) == place(manager)));
+    let Some(manager) = shared.filter(|_| before.namespace == policy.namespace) else {
+        return Vec::new();
+    };
+    let mut found = Warnings { node, reports: Vec::new() };
+    for (index, rule) in policy.rules.iter().enumerate() {
+        if before.rules.iter().any(|other| other.name == rule.name) {
+            let path = Path::default().word("rules").then(Segment::Index(index)).word("name");
+            let message = format!(
+                "counts requests twice: {} has a rule {} in namespace {}, too, and both stand in one connection manager \
+                 (line {}), so each request takes from the same buckets in both; give one of the rules another name, or \
+                 one of the policies another namespace",
+                first.name.as_deref().unwrap_or("another filter"),
+                rule.name,
+                policy.namespace,
+                manager.at.line
+            );
+            found.warn(&path, message);
+        }
+    }
+    found.reports
 }
 
 struct Warnings<'n> {

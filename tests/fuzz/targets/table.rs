@@ -15,7 +15,7 @@ use weir::pool::lease::Lease;
 use weir::pool::table::{ENTRY_BYTES, Entry, Fingerprint, SET_BYTES, Table};
 use weir_fuzz::{Pieces, Shared};
 
-const LIMITS: BreakerLimits = BreakerLimits { failures: 2, within: Ms(1000), probe_every: Ms(200) };
+const LIMITS: BreakerLimits = BreakerLimits { failures: 2, share: 500, within: Ms(1000), probe_every: Ms(200) };
 
 /// Of a longer history, no more is looked at.
 const STEPS: usize = 130;
@@ -75,9 +75,9 @@ fuzz_target!(|bytes: &[u8]| {
             5 => tear(&store, &mut pieces),
             6 => store.values.borrow_mut().clear(),
             7 => {
-                breaker.refresh(&store);
+                breaker.refresh(&store, now);
                 let value = store.get("b").map(|(value, _)| value).unwrap_or_default();
-                let ours = value.len() == 40 && value.starts_with(b"weirbrk1");
+                let ours = value.len() == 48 && value.starts_with(b"weirbrk2");
                 assert!(ours || !breaker.is_open(), "{}", value.escape_ascii());
             }
             8 => {
@@ -85,7 +85,7 @@ fuzz_target!(|bytes: &[u8]| {
                 assert!(breaker.is_open() || passage == Passage::Open);
             }
             9 => breaker.failed(&store, now, pieces.number()),
-            10 => breaker.succeeded(&store),
+            10 => breaker.succeeded(&store, now),
             // Another worker: it has the same seed, as long as that is there.
             _ => {
                 let same = store.values.borrow().get("t.seed").map(|(seed, _)| seed.clone()) == seed;

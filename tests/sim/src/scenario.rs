@@ -240,11 +240,13 @@ impl Scenario {
         let json = format!(
             r#"{{"version": 1, "table": {{"entries": {entries}}},
                 "limiters": {{"main": {{"transport": "webdis", "cluster": "w", "timeout": "{timeout}ms",
-                    "breaker": {{"failures": {failures}, "within": "1s", "probe_every": "200ms"}}}}}},
+                    "breaker": {{"failures": {failures}, "share": {share}, "within": "1s", "probe_every": "200ms"}}}}}},
                 "classes": [{classes}], "rules": [{rules}]}}"#,
             entries = self.table_entries,
             timeout = self.timeout_ms,
             failures = self.breaker_failures,
+            // Where few are enough, they alone: so that it opens, and not only where nearly all calls fail.
+            share = if self.breaker_failures == 2 { "0" } else { "0.5" },
             classes = classes.join(","),
             rules = rules.join(","),
         );

@@ -465,11 +465,12 @@ impl<'s> World<'s> {
     }
 
     fn tick(&mut self, spot: Spot) {
+        let now = self.time(spot);
         let Some(worker) = self.worker(spot) else {
             return;
         };
         let plan = worker.plan.clone();
-        worker.flow.refresh(&plan);
+        worker.flow.refresh(&plan, now);
         self.drive(spot, None, |flow, now| flow.tick(now));
         self.at(self.now + Flow::<u32>::tick_period(&plan.policy).0 * 1000, Event::Tick(spot));
     }

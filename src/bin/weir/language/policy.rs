@@ -157,8 +157,24 @@ static BREAKER: Object = object(
     "limiters.NAME.breaker",
     "When a limiter is left alone.",
     &[
-        field("failures", Integer(1, i64::MAX), Default("5"), "After so many failed calls it is left alone."),
-        field("within", Duration(10, 60_000), Default(r#""1s""#), "The time within which they fail."),
+        field(
+            "failures",
+            Integer(1, i64::MAX),
+            Default("5"),
+            "After so many failed calls it is left alone, if they are its `share`.",
+        ),
+        field(
+            "share",
+            Tenths(0, 10),
+            Default("0.5"),
+            "The part of all calls that has to fail, too; with 0 `failures` alone decides.",
+        ),
+        field(
+            "within",
+            Duration(10, 60_000),
+            Default(r#""1s""#),
+            "The time, from the first failure on, in which calls are counted.",
+        ),
         field(
             "probe_every",
             Duration(10, 60_000),

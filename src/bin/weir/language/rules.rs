@@ -82,7 +82,7 @@ pub static RULE: Object = Object {
                 ("deny", "503 with Retry-After"),
                 ("local", "the proxy's own bucket decides"),
             ]),
-            Required,
+            Optional("needed but with `mode: local`, which has no limiter that could fail"),
             "What a request gets when the limiter fails. There is no default: choose.",
         ),
         field(
@@ -103,13 +103,7 @@ pub static RULE: Object = Object {
         Case { field: "mode", is: r#""exact""#, by_default: false, needs: &[], refuses: &["lease", "sync_interval"] },
         Case { field: "mode", is: r#""lease""#, by_default: true, needs: &[], refuses: &["sync_interval"] },
         Case { field: "mode", is: r#""async""#, by_default: false, needs: &[], refuses: &["lease"] },
-        Case {
-            field: "mode",
-            is: r#""local""#,
-            by_default: false,
-            needs: &[],
-            refuses: &["lease", "sync_interval", "on_error"],
-        },
+        Case { field: "mode", is: r#""local""#, by_default: false, needs: &[], refuses: &["lease", "sync_interval"] },
     ],
     choice: Choice::Free,
 };
@@ -173,7 +167,7 @@ static IDEMPOTENCY: Object = object(
     ],
 );
 
-/// By tier; an object with a word of a limit is a limit.
+/// By tier; an object with `requests` is a limit.
 static LIMITS: Value = Either(&[Named("entry", &ENTRY), Value::Map(&BY_TIER)]);
 
 static BY_TIER: Map =

@@ -22,7 +22,7 @@ pub static LABEL: Text = Text {
 /// Keys of objects in which a limit could stand as well: one of its words makes a limit of them.
 pub static ENTRY_NAME: Text = Text {
     name: "entry_name",
-    wanted: "1 to 32 of a-z, 0-9, _ and -, but no word of a limit",
+    wanted: "1 to 32 of a-z, 0-9, _ and -, but not requests, per or burst",
     pattern: NAME.pattern,
     except: &["requests", "per", "burst"],
 };

@@ -16,7 +16,12 @@ impl Defs {
                 let without_tiers = of_field("limits", map([("propertyNames", one_tier)]));
                 let is_lent = of_field("mode", constant(text("lease")));
                 let can_be_lent = map([("properties", map([("limits", self.lent()), ("overrides", self.lent())]))]);
-                vec![when(not(needs(["tier"])), without_tiers), when(is_lent, can_be_lent)]
+                let asks = not(has("mode", constant(text("local"))));
+                vec![
+                    when(asks, needs(["on_error"])),
+                    when(not(needs(["tier"])), without_tiers),
+                    when(is_lent, can_be_lent),
+                ]
             }
             "observe" => {
                 let is_shown = any_of(["debug_header", "top_path"].map(|word| needs([word])));
