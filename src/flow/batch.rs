@@ -97,7 +97,7 @@ impl<S> Flow<S> {
         let calls = steps.iter().position(|step| matches!(step, Step::Call(_))).unwrap_or(steps.len());
         let calls = steps.split_off(calls);
         let some = self.finished.len().min(self.finished_at_once);
-        steps.extend(self.finished.drain(..some).map(|(stream, verdict)| Step::Finish(stream, verdict)));
+        steps.extend(self.finished.drain(..some).map(|(_, stream, verdict)| Step::Finish(stream, verdict)));
         steps.extend(calls);
         let is_overdue = self.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now.mono);
         let is_more = is_overdue || !self.finished.is_empty() || !self.lost.is_empty();

@@ -165,7 +165,7 @@ pub struct Flow<S> {
     lines: BTreeMap<LineId, Line>,
     calls: ByAge<CallId, Out>,
     /// Decided requests that the host has not been told of yet.
-    finished: VecDeque<(S, Verdict)>,
+    finished: VecDeque<(Ticket, S, Verdict)>,
     /// Calls that never began, with the reason, or whose end the host will never tell: see [`Flow::lost`].
     lost: VecDeque<(CallId, Option<Failure>)>,
     /// Lines that may start a call once the root is woken.
@@ -291,10 +291,13 @@ impl<S> Flow<S> {
         plan.refresh(self.store.as_ref(), now.mono);
     }
 
-    /// A client has left while its request waited.
+    /// A client has left while its request waited, or before it was told what was decided.
     pub fn left(&mut self, ticket: Ticket) {
-        if let Some(waiter) = self.waiters.remove(&ticket) {
-            self.deadlines.remove(&(waiter.deadline, ticket));
+        match self.waiters.remove(&ticket) {
+            Some(waiter) => {
+                self.deadlines.remove(&(waiter.deadline, ticket));
+            }
+            None => self.finished.retain(|(finished, ..)| *finished != ticket),
         }
     }
 
@@ -479,7 +482,7 @@ impl<S> Flow<S> {
         };
         self.deadlines.remove(&(waiter.deadline, ticket));
         let verdict = self.verdict(&waiter.plan, decided, now);
-        self.finished.push_back((waiter.stream, verdict));
+        self.finished.push_back((ticket, waiter.stream, verdict));
     }
 
     fn verdict(&mut self, plan: &Plan, decided: Decided, now: Now) -> Verdict {
