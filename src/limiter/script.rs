@@ -14,6 +14,6 @@ pub struct Script {
 /// Grants the costs of those who wait at a token bucket.
 pub const TOKEN_BUCKET: Script = Script {
     text: include_str!("../../lua/token_bucket.lua"),
-    sha: "da2f7c4c26e054ae5487f2a13052a2794e1136e7",
+    sha: "78a95e421a2e5cf0370f055fb26818fa1af69360",
     format: "t2",
 };
