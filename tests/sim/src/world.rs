@@ -390,7 +390,9 @@ impl<'s> World<'s> {
         let period = Flow::<u32>::tick_period(&plan.policy).0 * 1000;
         let first = self.now + self.chance.below(period);
         self.at(first, Event::Tick(spot));
-        let flow = Flow::new(CallOwner::Root, self.chance.draw(), Box::new(shared), u32::from(spot.worker));
+        let mut flow = Flow::new(CallOwner::Root, self.chance.draw(), Box::new(shared), u32::from(spot.worker));
+        // Accounts are kept of decisions, so each is told in the callback that makes it.
+        flow.finish_at_once(usize::MAX);
         Worker { life: spot.life, flow, plan, limit: self.limit, clock: Clock::default(), asks: BTreeMap::new() }
     }
 
