@@ -183,7 +183,7 @@ fn a_new_vm_finds_an_empty_table_and_admits_nothing_twice() {
     let mut rig = Rig::start(&policy("50/d", "2s", "deny"), one_envoy());
     assert_eq!(count(&rig.send(&vec![of("acme"); 80]), 200), 50);
     let text = policy("50/d", "2s", "deny").split_whitespace().collect::<Vec<_>>().join(" ");
-    let listener = include_str!("../../envoy/listener.yaml").replace("@POLICY@", &text);
+    let listener = weir_stack::with_filter(include_str!("../../envoy/listener.yaml")).replace("@POLICY@", &text);
     rig.envoys[0].push_listeners(&listener.replace("vm_id: weir", "vm_id: weir-2")).unwrap();
     let before = rig.redis.script_runs().unwrap();
     let port = rig.envoys[0].port();
