@@ -168,6 +168,10 @@ impl<S> Flow<S> {
             runs: runs(group.iter().map(|(_, cost)| *cost)),
         };
         let (asked, lending) = match election {
+            // Those who spend first ask what there is, and then spend it.
+            Election::Won(offer, lending) if matches!(ask.mode, Mode::Async { .. }) => {
+                (Acquire { runs: Vec::new(), ..asked(offer, false) }, Some(lending))
+            }
             Election::Won(offer, lending) => (asked(offer, hold), Some(lending)),
             // What is granted without a lease is admitted at once or dropped.
             Election::Void => (asked(Offer::default(), false), None),
@@ -274,7 +278,9 @@ impl<S> Flow<S> {
             Reply::NoScript if call.by == By::Sha => {
                 let mut again = Out { by: By::Text, sent: now.mono, late: false, ..call };
                 again.group.retain(|(ticket, _)| self.waiters.contains_key(ticket));
-                again.asked.runs = runs(again.group.iter().map(|(_, cost)| *cost));
+                if !again.asked.runs.is_empty() {
+                    again.asked.runs = runs(again.group.iter().map(|(_, cost)| *cost));
+                }
                 if again.lending.is_none() {
                     again.ends = now.mono + call_timeout(&plan);
                 }
@@ -337,6 +343,12 @@ impl<S> Flow<S> {
             }
             None => plan.note(self.store.as_ref(), ask, acquired, denied, call.sent, now.mono, random),
         };
+        // They have asked for nothing yet.
+        let who_looked = call.group.iter().filter(|_| call.asked.runs.is_empty());
+        for (ticket, _) in who_looked {
+            self.told(*ticket, &ask.key, State::Open);
+            self.go_on(*ticket, Patience::Waits, now, steps);
+        }
         for ((ticket, _), share) in call.group.iter().zip(&shares) {
             match share {
                 Share::Granted(_) if call.asked.hold => self.told(*ticket, &ask.key, State::Open),
