@@ -45,8 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let env: Vec<(&str, &str)> = secrets.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let start = || {
         let options = EnvoyOptions::new(&module, &policy, peer.upstream_port(), webdis.port());
-        let file = listener.as_ref().map(|listener| listener.replace("@POLICY@", &policy));
-        let listeners = file.as_deref().map_or(options.listeners, Listeners::File);
+        let discovering = |file| Listeners::Discovering { file, policy: &policy };
+        let listeners = listener.as_deref().map_or(options.listeners, discovering);
         Envoy::start(&scratch, EnvoyOptions { env: &env, listeners, ..options })
     };
     let mut envoys = [start()?, start()?];
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(example) => say_what_to_try_of(&example, &envoys, &policy_file),
         None => say_what_to_try(&envoys, &policy_file),
     }
-    follow(&policy_file, listener.as_deref(), &mut envoys, &stop);
+    follow(&policy_file, &mut envoys, &stop);
     step("stopping");
     Ok(())
 }
@@ -77,7 +77,7 @@ fn stop_signal() -> Result<Receiver<()>, ctrlc::Error> {
     Ok(receiver)
 }
 
-/// The variables that `envoy/listener.yaml` hands to the module, as far as they are set.
+/// The variables that `envoy/filter.yaml` hands to the module, as far as they are set.
 fn secrets() -> Vec<(&'static str, String)> {
     let value = |name| Some((name, std::env::var(name).ok()?));
     ["WEIR_HASH_SECRET", "WEIR_LIMITER_AUTH"].into_iter().filter_map(value).collect()
@@ -163,7 +163,7 @@ fn say_what_to_try_of(example: &str, envoys: &[Envoy; 2], policy_file: &Path) {
 }
 
 /// Puts each new version of the policy in force, until the demo is to end.
-fn follow(policy_file: &PathBuf, listener: Option<&str>, envoys: &mut [Envoy; 2], stop: &Receiver<()>) {
+fn follow(policy_file: &PathBuf, envoys: &mut [Envoy; 2], stop: &Receiver<()>) {
     let read = || std::fs::read_to_string(policy_file).ok();
     let mut known = read();
     while stop.recv_timeout(Duration::from_millis(300)) == Err(RecvTimeoutError::Timeout) {
@@ -174,7 +174,7 @@ fn follow(policy_file: &PathBuf, listener: Option<&str>, envoys: &mut [Envoy; 2]
         }
         known = text;
         match check(policy_file) {
-            Ok(policy) => push(&policy, listener, envoys),
+            Ok(policy) => push(&policy, envoys),
             Err(problems) => {
                 step("the policy is not valid; the one before stays in force");
                 problems.iter().for_each(|problem| println!("    {problem}"));
@@ -183,14 +183,10 @@ fn follow(policy_file: &PathBuf, listener: Option<&str>, envoys: &mut [Envoy; 2]
     }
 }
 
-fn push(policy: &str, listener: Option<&str>, envoys: &mut [Envoy; 2]) {
+fn push(policy: &str, envoys: &mut [Envoy; 2]) {
     for (number, envoy) in envoys.iter_mut().enumerate() {
         let number = number + 1;
-        let pushed = match listener {
-            Some(listener) => envoy.push_listeners(&listener.replace("@POLICY@", policy)),
-            None => envoy.push_policy(policy),
-        };
-        match pushed {
+        match envoy.push_policy(policy) {
             Ok(()) => step(&format!("Envoy {number} has the new policy")),
             Err(PushError::Refused(log)) => step(&format!("Envoy {number} has refused the policy:\n{log}")),
             Err(PushError::Failed(error)) => step(&format!("Envoy {number}: {error}")),

@@ -15,6 +15,7 @@ use weir::request::Request as Asked;
 use weir::rule::{Ruling, judge};
 use weir_stack::{
     Client, Envoy, EnvoyOptions, Listeners, Peer, PeerOptions, Redis, RedisOptions, Scratch, Webdis, WebdisOptions,
+    with_filter,
 };
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -68,6 +69,7 @@ const RUNS: &[(&str, &str)] = &[
     ("check_envoys_yaml", "weir check envoys_yaml.yaml"),
     ("check_ecds", "weir check ecds.yaml"),
     ("check_counted_twice", "weir check twice.yaml"),
+    ("check_discovered_elsewhere", "weir check discovering.yaml"),
     ("check_istio", "weir check istio.yaml"),
     ("check_several_documents", "weir check documents.yaml"),
     ("check_merge_keys", "weir check merged.yaml"),
@@ -278,7 +280,10 @@ fn filled(template: &str, policy: &str) -> String {
     let policy = policy.trim().replace('\n', &format!("\n{}", " ".repeat(indent)));
     let numbers = ["PORT", "ADMIN_PORT", "UPSTREAM_PORT", "WEBDIS_PORT"];
     let text = numbers.iter().fold(template.to_owned(), |text, name| text.replace(&format!("@{name}@"), "1"));
-    text.replace("@MODULE@", "weir.wasm").replace("@LISTENERS@", "listener.yaml").replace("@POLICY@", &policy)
+    text.replace("@MODULE@", "weir.wasm")
+        .replace("@LISTENERS@", "listener.yaml")
+        .replace("@FILTER@", "filter.yaml")
+        .replace("@POLICY@", &policy)
 }
 
 #[test]
@@ -302,16 +307,17 @@ fn what_this_repository_holds_has_no_errors_and_no_warnings() {
     for (name, template) in [
         ("bootstrap.yaml", include_str!("../envoy/bootstrap.yaml")),
         ("listener.yaml", include_str!("../envoy/listener.yaml")),
+        ("filter.yaml", include_str!("../envoy/filter.yaml")),
         ("patterns.yaml", include_str!("../envoy/patterns.yaml")),
     ] {
         fs::write(folder.join(name), filled(template, &policy)).expect("a writable directory");
     }
-    let args = ["check", "--deny-warnings", "bootstrap.yaml", "listener.yaml", "patterns.yaml"];
+    let args = ["check", "--deny-warnings", "bootstrap.yaml", "listener.yaml", "filter.yaml", "patterns.yaml"];
     let output = weir(folder, &args, &[], b"");
-    assert_eq!(text(&output.stdout), "2 policies: no errors, no warnings\n");
+    assert_eq!(text(&output.stdout), "1 policy: no errors, no warnings\n");
     // The cluster is the bootstrap's: another file of the same Envoy.
-    let listener = fs::read_to_string(folder.join("listener.yaml")).expect("it is there");
-    fs::write(folder.join("listener.yaml"), listener.replace(r#""cluster": "webdis""#, r#""cluster": "redis""#))
+    let filter = fs::read_to_string(folder.join("filter.yaml")).expect("it is there");
+    fs::write(folder.join("filter.yaml"), filter.replace(r#""cluster": "webdis""#, r#""cluster": "redis""#))
         .expect("a writable directory");
     let output = weir(folder, &args, &[], b"");
     let said = text(&output.stdout);
@@ -392,7 +398,7 @@ fn what_render_writes_is_what_check_accepts_and_the_policy_is_the_same() {
         let name = file.to_str().expect("a plain name");
         let tree: Tree = serde_saphyr::from_str(&fs::read_to_string(file).expect("a policy")).expect("YAML");
         for (args, way) in [
-            (&["--host", "envoy"][..], &["http_filters", "0", "typed_config", "config", "configuration", "value"][..]),
+            (&["--host", "envoy"][..], &["resources", "0", "typed_config", "config", "configuration", "value"][..]),
             (&["--host", "istio", "--url", "oci://registry.example.com/weir:1"], &["spec", "pluginConfig"]),
         ] {
             let rendered = weir(Path::new(ROOT), &[&["render", name], args].concat(), &[], b"");
@@ -518,13 +524,19 @@ rules:
     let webdis = Webdis::start(&scratch, &redis, WebdisOptions::default()).unwrap();
     let peer = Peer::start(&scratch, PeerOptions::default()).unwrap();
     let limiter = format!("127.0.0.1:{}", webdis.port());
-    let args = ["render", "-", "--host", "envoy", "--module", "@MODULE@", "--limiter", &limiter];
+    let files = Folder::new("filter");
+    let filter_file = files.0.join("filter.yaml");
+    let filter = filter_file.display().to_string();
+    let args = ["render", "-", "--host", "envoy", "--module", "@MODULE@", "--filter", &filter, "--limiter", &limiter];
     let rendered = weir(&folder(), &args, &[], policy.as_bytes());
     assert_eq!(rendered.status.code(), Some(0), "{}", text(&rendered.stderr));
     let rendered = text(&rendered.stdout);
     let (filters, clusters) = rendered.split_once("# Into static_resources.clusters").expect("both");
+    let (filters, resources) = filters.split_once("# Into the file").expect("the file");
     let (_, filters) = filters.split_once("http_filters:\n").expect("the filter");
     let (_, cluster) = clusters.split_once("clusters:\n").expect("the cluster");
+    let (_, resources) = resources.split_once('\n').expect("a line of words");
+    fs::write(&filter_file, resources.replace("@MODULE@", &module().display().to_string())).unwrap();
 
     // The filter in place of the one of envoy/listener.yaml, whose list is as far in as this.
     let listener = include_str!("../envoy/listener.yaml");
@@ -573,7 +585,7 @@ rules:
 
 /// The filter of envoy/listener.yaml with a policy written out as a Struct.
 fn with_struct(policy: &str) -> String {
-    let listener = include_str!("../envoy/listener.yaml");
+    let listener = with_filter(include_str!("../envoy/listener.yaml"));
     let (before, rest) = listener.split_once("                      configuration:\n").expect("its configuration");
     let (_, after) = rest.split_once("                # The router is last").expect("its router");
     let policy: String = policy.lines().map(|line| format!("                          {line}\n")).collect();
@@ -948,7 +960,7 @@ response: {body: \"é {rule}\\n\"}
     let reordered = json.replacen(r#"{"version":1,"#, "{", 1);
     let reordered = format!(r#"{},"version":1.0}}"#, reordered.strip_suffix('}').expect("an object"));
     let with_json = |json: &str| {
-        filled(include_str!("../envoy/listener.yaml"), json)
+        filled(&with_filter(include_str!("../envoy/listener.yaml")), json)
             .replace("port_value: 1", "port_value: @PORT@")
             .replace("weir.wasm", "@MODULE@")
     };

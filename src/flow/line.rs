@@ -173,6 +173,10 @@ impl<S> Flow<S> {
             number: 0,
         };
         let (asked, lending) = match election {
+            // Those who spend first ask what there is, and then spend it.
+            Election::Won(offer, lending) if matches!(ask.mode, Mode::Async { .. }) => {
+                (Acquire { runs: Vec::new(), ..asked(offer, false) }, Some(lending))
+            }
             Election::Won(offer, lending) => (asked(offer, hold), Some(lending)),
             // What is granted without a lease is admitted at once or dropped.
             Election::Void => (asked(Offer::default(), false), None),
@@ -305,14 +309,17 @@ impl<S> Flow<S> {
     fn ask_again(&mut self, plan: Rc<Plan>, ask: Ask, call: Out, id: CallId, now: Now, steps: &mut Vec<Step<S>>) {
         let mut again = Out { by: By::Text, sent: now.mono, late: false, ..call };
         again.group.retain(|(ticket, _)| self.waiters.contains_key(ticket));
-        again.asked.runs = runs(again.group.iter().map(|(_, cost)| *cost));
+        // In mode async a call asks for nobody by name.
+        if !again.asked.runs.is_empty() {
+            again.asked.runs = runs(again.group.iter().map(|(_, cost)| *cost));
+        }
         let Offer { want, carry, debt, .. } = again.asked.offer;
         // What it carried goes with the old lease.
         again.asked.offer = Offer { want: want.saturating_sub(carry), debt, ..Offer::default() };
         if again.lending.is_none() {
             again.ends = now.mono + call_timeout(&plan);
         }
-        if again.asked.runs.is_empty() && again.asked.offer == Offer::default() {
+        if again.group.is_empty() && again.asked.offer == Offer::default() {
             if let Some(lending) = again.lending {
                 self.close(&plan, &ask, lending, LendingEnd::Unknown, now, steps);
             }
@@ -362,6 +369,12 @@ impl<S> Flow<S> {
             }
             None => plan.note(self.store.as_ref(), ask, acquired, denied, call.sent, now.mono, random),
         };
+        // They have asked for nothing yet.
+        let who_looked = call.group.iter().filter(|_| call.asked.runs.is_empty());
+        for (ticket, _) in who_looked {
+            self.told(*ticket, &ask.key, State::Open);
+            self.go_on(*ticket, Patience::Waits, now, steps);
+        }
         for ((ticket, _), share) in call.group.iter().zip(&shares) {
             match share {
                 Share::Granted(_) if call.asked.hold => self.told(*ticket, &ask.key, State::Open),

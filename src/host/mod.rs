@@ -183,6 +183,12 @@ impl HttpContext for Filter {
                 HOST.replace_response_header(name, value);
             }
             if let (Some(told), Some(observe)) = (told, &plan.policy.observe) {
+                // What another weir behind this one has told stays, first: it may be the one that has refused.
+                let behind = hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, &observe.debug_header);
+                let told = match behind.ok().flatten() {
+                    Some(behind) => &[&String::from_utf8_lossy(&behind), "; ", told].concat(),
+                    None => told,
+                };
                 HOST.replace_response_header(&observe.debug_header, told);
             }
         }

@@ -4,7 +4,7 @@ use super::{Denied, Due, Granted};
 use crate::bucket::{Acquired, Level, Share};
 use crate::clock::Ms;
 use crate::policy::{Limit, Mode};
-use crate::pool::table::Entry;
+use crate::pool::table::{Entry, STAYS};
 use crate::rule::Ask;
 
 impl Entry {
@@ -29,6 +29,14 @@ impl Entry {
             }
         };
         Some(if at <= now { Due::Now } else { Due::LookIn(at - now) })
+    }
+
+    /// Has what is spent first stay in the table until the limiter has been told of it; from then on it means something
+    /// until its buckets are full.
+    pub(super) fn keep_unsettled(&mut self, ask: &Ask) {
+        let levels = [(self.known, Some(ask.limit)), (self.own, ask.own)];
+        let full_at = levels.into_iter().filter_map(|(level, limit)| Some(level?.full_at(limit?)));
+        self.means_until = if self.lease.spent > 0 { STAYS } else { full_at.max().unwrap_or_default() };
     }
 
     /// What the limiter has said of the bucket, under this limit.
@@ -74,12 +82,12 @@ impl Entry {
     ) {
         let level = Level { units: acquired.level, at: sent };
         self.epoch = ask.epoch();
-        self.means_until = self.means_until.max(level.full_at(ask.limit));
         if let Mode::Async { .. } = ask.mode {
             // What was spent since is not settled yet.
             self.known = Some(level.minus(ask.limit, self.lease.spent));
-            return;
+            return self.keep_unsettled(ask);
         }
+        self.means_until = self.means_until.max(level.full_at(ask.limit));
         self.known = Some(level);
         let Mode::Lease(_) = ask.mode else {
             return;

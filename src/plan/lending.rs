@@ -68,6 +68,8 @@ impl Plan {
             // Without leases nothing is held but for a moment, for requests that wait for other buckets, too.
             let wish = match (ask.mode, wish) {
                 (Mode::Exact, Wish::Borrow | Wish::BorrowFor(_)) => Wish::Keep,
+                // Nothing is lent: those who wait want to know what there is.
+                (Mode::Async { .. }, _) => Wish::GiveBack,
                 (_, Wish::BorrowFor(cost)) if entry.is_short_of(ask, cost, now) => Wish::GiveBack,
                 (_, wish) => wish,
             };
@@ -110,6 +112,9 @@ impl Plan {
                 LendingEnd::NotExecuted(offer) => entry.lease.cancel_call(offer),
                 LendingEnd::Unknown => entry.lease.lose_call(),
             };
+            if let Mode::Async { .. } = ask.mode {
+                entry.keep_unsettled(ask);
+            }
             entry.written = now;
             let quiet = entry.lease.quiet_for(now, u64::MAX).unwrap_or_default();
             Closed { waiting, due: entry.due(ask, now), quiet }

@@ -162,29 +162,33 @@ impl Plan {
         matches!(share, Some(Share::Granted(_)))
     }
 
-    /// Spends first: by what the limiter said last, less what this proxy has spent since.
+    /// Spends first: by what the limiter said last, less what this proxy has spent since. Of a bucket that this proxy does
+    /// not know, or has no room for, the limiter has to speak first; a rule that never waits takes it for full.
     fn take_unsettled(&self, store: &dyn Store, ask: &Ask, sync_interval: Ms, now: Ms, random: u64) -> Taken {
         let probes = self.breaker.is_open();
         if probes && let Passage::Barred(_) = self.breaker.ask(store, now, random) {
             return Taken::Failed(Failure::Breaker);
         }
         let share = self.change(store, ask, now, |entry| {
-            let level = entry.known.get_or_insert(Level::full(ask.limit, now));
-            let share = level.take(ask.limit, now, ask.cost);
-            let full_at = level.full_at(ask.limit);
+            if entry.known.is_none() && !ask.shadow {
+                return None;
+            }
+            let share = entry.known.get_or_insert(Level::full(ask.limit, now)).take(ask.limit, now, ask.cost);
             if let Share::Granted(_) = share {
                 entry.lease.was_granted(ask.cost);
-                entry.means_until = entry.means_until.max(full_at);
+                entry.keep_unsettled(ask);
             }
-            share
+            Some(share)
         });
         let (limit, due) = (ask.limit, if probes { Due::Now } else { Due::LookIn(sync_interval) });
-        match share {
+        match share.flatten() {
             Some(Share::Granted(standing)) => {
                 Taken::Granted { limit, standing, receipt: Receipt::Unsettled, due: Some(due) }
             }
             Some(share) => Taken::Refused { limit, share },
-            None => Taken::Failed(Failure::Unreachable),
+            None if ask.shadow => Taken::Failed(Failure::Unreachable),
+            None if !self.admits_new_key(store, now) => Taken::Failed(Failure::NewKeys),
+            None => Taken::Missing,
         }
     }
 
@@ -225,6 +229,7 @@ impl Plan {
             Receipt::Unsettled if entry.lease.spent >= ask.cost => {
                 entry.lease.spent = entry.lease.spent.saturating_sub(ask.cost);
                 entry.known = entry.known.map(|level| level.plus(ask.limit, ask.cost));
+                entry.keep_unsettled(ask);
             }
             Receipt::Unsettled => {}
         });

@@ -2,7 +2,8 @@
 //!
 //! A set of [`WAYS`] entries is one value of shared data, so a look-up is one read and a change one read and one write.
 //! Where a set is full, an entry that means something any longer goes last, and of the rest the one that was written
-//! longest ago goes first. Names are fingerprints keyed with a seed that the workers of a proxy agree on, so nobody
+//! longest ago goes first. One that holds what the limiter has not been told yet never goes ([`STAYS`]); where all of a
+//! set are such, nothing new is kept, and who asks for it finds as much as in a proxy without a table. Names are fingerprints keyed with a seed that the workers of a proxy agree on, so nobody
 //! outside can choose tenants that meet in one set.
 //!
 //! Only the entry that is looked for is decoded, and only its bytes are written anew: this is the way of every request.
@@ -27,6 +28,12 @@ pub const ENTRY_BYTES: usize = 144;
 pub const SET_BYTES: usize = HEAD_BYTES + WAYS * ENTRY_BYTES;
 
 const HEAD_BYTES: usize = 8;
+
+/// Until then an entry means something that holds what the limiter has not been told: it makes no room for others.
+pub const STAYS: Ms = Ms(LARGEST);
+
+/// But for one that nobody has written for this long: whoever was to tell the limiter is gone.
+const STAYS_FOR: Ms = Ms(3_600_000);
 
 /// First bytes of a set: ours, and the version of the layout.
 const MAGIC: [u8; HEAD_BYTES] = *b"weirset2";
@@ -108,7 +115,7 @@ impl Table {
     }
 
     /// Changes what is known of a bucket, from nothing where nothing is known; what is not changed is not written. None
-    /// where others have always come first: then nothing has changed.
+    /// where others have always come first, or where there is no room for it: then nothing has changed.
     pub fn change<T>(
         &self,
         store: &dyn Store,
@@ -131,28 +138,33 @@ impl Table {
             let mut entry = before;
             change(&mut entry);
             if entry == before {
-                return (None, false);
+                return (None, Some(false));
             }
             (entry.fingerprint, entry.written) = (of.0, now);
             if bytes.is_empty() {
                 bytes = empty_set();
             }
-            let (at, evicts) = known.map_or_else(|| self.first_to_go(&bytes, now), |at| (at, false));
+            let Some((at, evicts)) = known.map(|at| (at, false)).or_else(|| self.first_to_go(&bytes, now)) else {
+                return (None, None);
+            };
             if let Some(slot) = slots(&mut bytes).nth(at) {
                 slot.copy_from_slice(&self.encode(&entry));
             }
-            (Some(bytes), evicts)
+            (Some(bytes), Some(evicts))
         });
+        let written = written.flatten();
         self.evictions.set(self.evictions.get().saturating_add(u64::from(written == Some(true))));
         written.is_some()
     }
 
     /// The slot of a set for an entry that is not there yet: an empty or unreadable one, if there is one. And whether
-    /// what is there still means something.
-    fn first_to_go(&self, bytes: &[u8], now: Ms) -> (usize, bool) {
-        let worth = |slot| self.decode(slot).map(|entry| (entry.means_until > now, entry.written));
-        let first = entries(bytes).map(worth).enumerate().min_by_key(|(_, worth)| *worth);
-        first.map(|(at, worth)| (at, worth.is_some_and(|(is_meant, _)| is_meant))).unwrap_or_default()
+    /// what is there still means something. None where all have to stay.
+    fn first_to_go(&self, bytes: &[u8], now: Ms) -> Option<(usize, bool)> {
+        let slots = entries(bytes).map(|slot| self.decode(slot)).enumerate();
+        let may_go = slots.filter(|(_, entry)| !entry.is_some_and(|entry| entry.stays(now)));
+        let worth = may_go.map(|(at, entry)| (at, entry.map(|entry| (entry.means_until > now, entry.written))));
+        let (at, worth) = worth.min_by_key(|(_, worth)| *worth)?;
+        Some((at, worth.is_some_and(|(is_meant, _)| is_meant)))
     }
 
     fn name(&self, of: Fingerprint) -> String {
@@ -245,12 +257,21 @@ impl Table {
     }
 }
 
+impl Entry {
+    fn stays(&self, now: Ms) -> bool {
+        self.means_until == STAYS && now - self.written < STAYS_FOR
+    }
+}
+
 /// Bytes of a number that is below 2^48, as times in ms and tokens are.
 const SHORT: usize = 6;
 
+/// The largest number in so many bytes.
+const LARGEST: u64 = (1 << 48) - 1;
+
 /// A number in six bytes; larger ones do not occur, and are cut to the largest.
 fn short(number: u64) -> [u8; SHORT] {
-    let [a, b, c, d, e, f, ..] = number.min((1 << 48) - 1).to_le_bytes();
+    let [a, b, c, d, e, f, ..] = number.min(LARGEST).to_le_bytes();
     [a, b, c, d, e, f]
 }
 

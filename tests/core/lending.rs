@@ -122,6 +122,16 @@ impl Worker {
         self.tell(steps)
     }
 
+    /// The limiter has said that so many tokens are there, to a request that it then refuses to spend any.
+    fn knows_of(&mut self, ms: u64, level: i64) {
+        assert_eq!(self.comes(ms, "first", 1_000), ["wake"]);
+        let [call] = &self.woken(ms)[..] else { panic!("one call") };
+        assert!(call.ends_with(" want 0"), "{call}");
+        let number = self.calls.len() - 1;
+        let told = self.answers(ms, number, level, NOTHING_LENT, &[]);
+        assert!(told.len() == 1 && told[0].starts_with("first 429"), "{told:?}");
+    }
+
     fn leaves(&mut self, name: &str) {
         let (_, ticket) = self.tickets.iter().find(|(other, _)| *other == name).expect("a ticket");
         self.flow.left(*ticket);
@@ -836,18 +846,25 @@ const ASYNC: &str = r#""name": "r", "limits": "20/s", "mode": "async", "sync_int
 #[wasm_bindgen_test(unsupported = test)]
 fn what_is_spent_first_is_settled_at_each_interval() {
     let [mut one, mut other] = workers(&policy_of(&[ASYNC]));
-    for (name, cost, left) in [("a", 10, 10), ("b", 5, 5), ("c", 4, 1)] {
+    // The limiter says first what there is; nothing is taken there, and those who have waited spend it here.
+    assert_eq!([one.comes(0, "a", 9), one.comes(0, "a", 1)].concat(), ["wake"]);
+    assert_eq!(one.woken(0), ["call 0 r x.x want 0"]);
+    assert_eq!(other.comes(0, "a", 30), ["wake"]);
+    assert_eq!(other.woken(0), NOTHING);
+    assert_eq!(one.answers(0, 0, 20, NOTHING_LENT, &[]), ["others 2", "a 200 11", "a 200 10"]);
+    assert_eq!(other.woken(0), ["a 429 10 in 1"]);
+    for (name, cost, left) in [("b", 5, 5), ("c", 4, 1)] {
         assert_eq!(one.comes(0, name, cost), [format!("{name} 200 {left}")]);
     }
     // All workers spend of one level.
     assert_eq!(other.comes(50, "d", 2), ["d 200 0"]);
     assert_eq!(other.comes(50, "e", 1), ["e 429 0 in 1"]);
     assert_eq!([one.tick(99), other.tick(99)], [NOTHING, NOTHING]);
-    assert_eq!(one.tick(100), ["call 0 r x.x want 0 debt 21"]);
+    assert_eq!(one.tick(100), ["call 1 r x.x want 0 debt 21"]);
     // Nobody waits for it, and what is spent meanwhile is settled with the next.
     assert_eq!(other.comes(150, "f", 1), ["f 200 1"]);
     // Other proxies have spent, too: two are owed when it is sent, and the one spent since.
-    assert_eq!(one.answers(152, 0, -2, NOTHING_LENT, &[]), NOTHING);
+    assert_eq!(one.answers(152, 1, -2, NOTHING_LENT, &[]), NOTHING);
     let level = one.knows("r x.x").and_then(|entry| entry.known).expect("a level");
     assert_eq!((level.units, level.at), (-3000, at(100).mono));
     assert_eq!([one.tick(199), other.tick(199)], [NOTHING, NOTHING]);
@@ -872,12 +889,13 @@ fn what_is_spent_first_is_settled_at_each_interval() {
 fn a_debt_is_told_whole_again_after_a_script_that_redis_does_not_know() {
     for (end, again) in [(HttpEnd::NotStarted(Failure::Unreachable), Some(2)), (HttpEnd::NoAnswer, None)] {
         let [mut worker] = workers(&policy_of(&[ASYNC]));
+        worker.knows_of(0, 20);
         worker.comes(0, "a", 2);
-        assert_eq!(worker.tick(100), ["call 0 r x.x want 0 debt 2"]);
-        assert_eq!(worker.does_not_know(101, 0), ["call 1 r x.x want 0 debt 2"]);
+        assert_eq!(worker.tick(100), ["call 1 r x.x want 0 debt 2"]);
+        assert_eq!(worker.does_not_know(101, 1), ["call 2 r x.x want 0 debt 2"]);
         // The second try never began, so that nothing is lost; or nobody knows.
-        assert_eq!(worker.ends(102, 1, end), NOTHING);
-        let wanted: Vec<String> = again.iter().map(|debt| format!("call 2 r x.x want 0 debt {debt}")).collect();
+        assert_eq!(worker.ends(102, 2, end), NOTHING);
+        let wanted: Vec<String> = again.iter().map(|debt| format!("call 3 r x.x want 0 debt {debt}")).collect();
         assert_eq!(worker.tick(201), wanted);
     }
 }
@@ -886,13 +904,34 @@ fn a_debt_is_told_whole_again_after_a_script_that_redis_does_not_know() {
 fn a_debt_that_could_not_be_told_is_told_again_unless_it_may_have_been_heard() {
     for (end, again) in [(HttpEnd::NotStarted(Failure::Unreachable), Some(2)), (HttpEnd::NoAnswer, None)] {
         let [mut worker] = workers(&policy_of(&[ASYNC]));
+        worker.knows_of(0, 20);
         assert_eq!(worker.comes(0, "a", 2), ["a 200 18"]);
-        assert_eq!(worker.tick(100), ["call 0 r x.x want 0 debt 2"]);
-        assert_eq!(worker.ends(101, 0, end), NOTHING);
+        assert_eq!(worker.tick(100), ["call 1 r x.x want 0 debt 2"]);
+        assert_eq!(worker.ends(101, 1, end), NOTHING);
         assert_eq!(worker.tick(199), NOTHING);
-        let wanted: Vec<String> = again.iter().map(|debt| format!("call 1 r x.x want 0 debt {debt}")).collect();
+        let wanted: Vec<String> = again.iter().map(|debt| format!("call 2 r x.x want 0 debt {debt}")).collect();
         assert_eq!(worker.tick(201), wanted);
     }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn what_waits_for_an_unknown_bucket_waits_until_its_deadline() {
+    // The answer comes too late, or not at all: on_error decides, and the next one asks again.
+    for (end, told) in
+        [(HttpEnd::NoAnswer, "a 503 reset"), (HttpEnd::NotStarted(Failure::Unreachable), "a 503 unreachable")]
+    {
+        let [mut worker] = workers(&policy_of(&[ASYNC]));
+        assert_eq!(worker.comes(0, "a", 2), ["wake"]);
+        assert_eq!(worker.woken(0), ["call 0 r x.x want 0"]);
+        assert_eq!(worker.ends(5, 0, end), [told]);
+    }
+    let [mut worker] = workers(&policy_of(&[ASYNC]));
+    assert_eq!(worker.comes(6, "b", 2), ["wake"]);
+    assert_eq!(worker.woken(6), ["call 0 r x.x want 0"]);
+    assert_eq!(worker.tick(26), ["b 503 timeout"]);
+    // A late answer serves those who come after.
+    assert_eq!(worker.answers(27, 0, 20, NOTHING_LENT, &[]), NOTHING);
+    assert_eq!(worker.comes(28, "c", 2), ["c 200 18"]);
 }
 
 #[wasm_bindgen_test(unsupported = test)]

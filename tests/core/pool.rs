@@ -9,7 +9,7 @@ use weir::clock::Ms;
 use weir::policy::{BreakerLimits, Limit};
 use weir::pool::breaker::{Breaker, Passage};
 use weir::pool::lease::Lease;
-use weir::pool::table::{ENTRY_BYTES, Entry, SET_BYTES, Table, WAYS};
+use weir::pool::table::{ENTRY_BYTES, Entry, SET_BYTES, STAYS, Table, WAYS};
 use weir::pool::{Nowhere, Store};
 
 use crate::made::{Random, Shared, limit, rounds};
@@ -828,4 +828,62 @@ fn successes_just_before_the_end_keep_it_closed_for_one_window_and_the_least_fai
     }
     (0..3).for_each(|nth| alone.failed(&shared, Ms(6000 + nth * 100), 0));
     assert!(alone.is_open());
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn what_the_limiter_has_not_been_told_makes_no_room() {
+    let shared = Shared::default();
+    let table = one_set(&shared);
+    let note = |key: &str, epoch, now, means_until| note(&table, &shared, key, epoch, now, means_until);
+    for key in 0..7 {
+        note(&key.to_string(), key, 1000 + u64::from(key), STAYS.0);
+    }
+    // Whatever else comes has the one place that is left.
+    for key in 7..100 {
+        assert_eq!(note(&key.to_string(), key, 2000, 1_000_000), Some(()));
+        let found = (0..7).map(|key| epoch(&table, &shared, &key.to_string())).collect::<Option<Vec<_>>>();
+        assert_eq!(found, Some((0..7).collect()));
+        assert_eq!(epoch(&table, &shared, &key.to_string()), Some(key));
+    }
+    assert_eq!(table.take_evictions(), 92);
+    // Where all have to stay, nothing new is kept, and nothing is written; what is there can be changed.
+    note("99", 99, 2000, STAYS.0);
+    let before = (shared.value(SET), shared.uses()[1]);
+    assert_eq!(note("new", 1, 3000, 1_000_000), None);
+    assert_eq!((shared.value(SET), shared.uses()[1], epoch(&table, &shared, "new")), (before.0, before.1, None));
+    assert_eq!((note("3", 33, 3000, STAYS.0), epoch(&table, &shared, "3")), (Some(()), Some(33)));
+    // What is settled may go again, and what nobody has written for an hour.
+    note("5", 5, 3001, 0);
+    assert_eq!((note("new", 1, 3002, 1_000_000), epoch(&table, &shared, "5")), (Some(()), None));
+    note("new", 1, 3002, STAYS.0);
+    let hour = 3_600_000;
+    assert_eq!(note("newer", 1, 999 + hour, 10_000_000), None);
+    assert_eq!((note("newer", 1, 1000 + hour, 10_000_000), epoch(&table, &shared, "0")), (Some(()), None));
+    assert_eq!(epoch(&table, &shared, "1"), Some(1));
+}
+
+/// After how many tenants that come after it a bucket that is not full yet makes room: the README tells it of `entries`.
+#[wasm_bindgen_test(unsupported = test)]
+fn a_bucket_makes_room_after_about_as_many_tenants_as_there_are_entries() {
+    const ENTRIES: usize = 4096;
+    let mut gone = [0_usize; 4];
+    // Tenants that have come later: a quarter of the entries, 0.36 and 0.96 of them, and twice as many.
+    let later = [1024, 1475, 3932, 8192];
+    let each = 400;
+    let last = later[3] + each;
+    let tables = 4;
+    for seed in 0..tables {
+        let shared = Shared::default();
+        let table = Table::open(&shared, "t", ENTRIES as u64, (seed, 77)).expect("shared data");
+        for tenant in 0..last {
+            note(&table, &shared, &tenant.to_string(), 1, tenant as u64 + 1, 1_000_000);
+        }
+        for (gone, later) in gone.iter_mut().zip(later) {
+            let of = (last - later - each / 2..last - later + each / 2).filter(|tenant| *tenant < last);
+            *gone += of.filter(|tenant| epoch(&table, &shared, &tenant.to_string()).is_none()).count();
+        }
+    }
+    // Of 1600: one in a thousand, one in a hundred, half of them, nearly all.
+    let [quarter, third, once, twice] = gone;
+    assert!(quarter <= 10 && third <= 60 && (700..=900).contains(&once) && twice >= 1550, "{gone:?}");
 }

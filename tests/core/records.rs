@@ -129,6 +129,7 @@ fn a_line_names_rule_class_tier_and_outcome() {
 fn a_line_tells_where_tokens_came_from() {
     const GRANTED: Option<&str> = Some(r#"{"EVALSHA":[996000,4,7,60000,0,3,0,1]}"#);
     const REFUSED: Option<&str> = Some(r#"{"EVALSHA":[0,1000,0,0,0,0,0,0]}"#);
+    const LOOKED: Option<&str> = Some(r#"{"EVALSHA":[3600000,0,0,0,0,0,0]}"#);
     let lease = r#""limits": "1000/s", "mode": "lease", "on_error": "deny""#;
     let exact = r#""limits": "1000/s", "mode": "exact", "on_error": "deny""#;
     let asynchronous = r#""limits": "60/m", "mode": "async", "on_error": "deny""#;
@@ -136,7 +137,7 @@ fn a_line_tells_where_tokens_came_from() {
         (lease, GRANTED, ["allowed source=limiter remaining=999", "allowed source=lease remaining=998"]),
         (lease, REFUSED, ["limited source=limiter remaining=0", "limited source=known remaining=0"]),
         (exact, REFUSED, ["limited source=limiter remaining=0", "limited source=known remaining=0"]),
-        (asynchronous, None, ["allowed source=async remaining=59", "allowed source=async remaining=58"]),
+        (asynchronous, LOOKED, ["allowed source=async remaining=59", "allowed source=async remaining=58"]),
     ];
     for (fields, reply, told) in table {
         let mut proxy = Proxy::new(of(&[by_user("r", fields)], ""), reply);

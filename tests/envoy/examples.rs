@@ -27,9 +27,9 @@ fn policy(name: &str) -> String {
     policy.to_string()
 }
 
-/// The listener of an example, with its policy in it.
+/// The listener of an example.
 fn listener(name: &str) -> String {
-    read(&format!("{name}/envoy.yaml")).replace("@POLICY@", &policy(name))
+    read(&format!("{name}/envoy.yaml"))
 }
 
 /// What runs for a page.
@@ -44,9 +44,10 @@ fn start(name: &str, envoys: usize) -> Page {
     Page { rig, started: Instant::now() }
 }
 
-/// An Envoy with a listener of the examples.
-fn start_with(listener: &str) -> Page {
-    let rig = Rig::listening(Listeners::File(listener), Options { envoys: 1, env: ENV, ..Options::default() });
+/// An Envoy with a listener of the examples, which discovers the filter with the policy of that example.
+fn start_with(listener: &str, name: &str) -> Page {
+    let listeners = Listeners::Discovering { file: listener, policy: &policy(name) };
+    let rig = Rig::listening(listeners, Options { envoys: 1, env: ENV, ..Options::default() });
     Page { rig, started: Instant::now() }
 }
 
@@ -159,7 +160,7 @@ fn api_keys_have_plans_and_invented_ones_do_not_escape() {
 
 #[test]
 fn api_keys_that_envoy_checks_name_the_client() {
-    let page = start_with(&listener("api-keys-checked"));
+    let page = start_with(&listener("api-keys-checked"), "api-keys-checked");
     page.from(2).passes(&with_key("gold-key-1"), 100);
     page.from(2).is_limited(&with_key("gold-key-1"), "per-client", 864);
     let spoofing = with_key("free-key-1").header("x-client-id", "acme");
@@ -187,7 +188,7 @@ const GUESS: &str = "YWxpY2U6Z3Vlc3M=";
 
 #[test]
 fn anonymous_users_are_their_address_and_signed_in_ones_their_name() {
-    let mut page = start_with(&listener("per-ip"));
+    let mut page = start_with(&listener("per-ip"), "per-ip");
     let anonymous = Request::get("/");
     page.from(2).passes(&anonymous, 10);
     page.from(2).is_limited(&anonymous, "per-ip", 360);
@@ -223,7 +224,7 @@ fn anonymous_users_are_their_address_and_signed_in_ones_their_name() {
 #[test]
 fn behind_a_load_balancer_the_address_is_the_one_it_appends() {
     let behind = listener("per-ip").replace("xff_num_trusted_hops: 0", "xff_num_trusted_hops: 1");
-    let page = start_with(&behind);
+    let page = start_with(&behind, "per-ip");
     let appended = |chain: &str| Request::get("/").header("x-forwarded-for", chain.to_owned());
     // The balancer is 127.0.0.9 for all. A network has one bucket, however many addresses it uses.
     for host in 1..=10 {
@@ -385,7 +386,7 @@ fn methods_of_grpc_have_their_own_limits() {
 
 #[test]
 fn the_subject_and_the_plan_of_a_jwt_are_tenant_and_tier() {
-    let mut page = start_with(&listener("jwt"));
+    let mut page = start_with(&listener("jwt"), "jwt");
     let token = |arguments: &str| shell("jwt.md", "token()", &format!("token {arguments}"));
     let with = |token: &str| Request::get("/").header("authorization", format!("Bearer {token}"));
     let client = page.from(2);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use weir_stack::{Client, Envoy, Listeners, Request, Response};
+use weir_stack::{Client, Envoy, Listeners, Request, Response, with_filter};
 
 use crate::rig::{Options, Rig, of};
 
@@ -16,7 +16,8 @@ pub fn patterns() -> String {
     let policy = include_str!("../../examples/patterns.yaml");
     // YAML is not what the module reads; it is written into the file as JSON.
     let policy: serde_json::Value = serde_saphyr::from_str(policy).expect("the example is YAML");
-    include_str!("../../envoy/patterns.yaml").replace("@POLICY@", &policy.to_string())
+    // The filter stands in the listener, where a test can change it.
+    with_filter(include_str!("../../envoy/patterns.yaml")).replace("@POLICY@", &policy.to_string())
 }
 
 /// An Envoy with this listener whose Redis knows the script, so that a charge is one run.

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weir_stack::{Client, Request, Response};
+use serde_json::json;
+use weir_stack::{Client, Listeners, Request, Response};
 
 use crate::lifecycle::{patterns, start};
+use crate::listener::{listener, manager, weir};
 use crate::rig::{Options, Rig, of};
 
 /// A policy with a lease, a local bucket, tiers and classes; nothing comes back to a bucket while the test runs.
@@ -179,5 +181,44 @@ fn who_knows_the_secret_sees_why_and_who_comes_most() {
         429,
         "a path like any other"
     );
+    rig.assert_no_errors_logged();
+}
+
+#[test]
+fn what_a_filter_behind_has_told_in_the_debug_header_stays() {
+    let policy = |name: &str, limit: &str, header: &str| {
+        json!({
+            "version": 1, "namespace": name, "proxies": 1,
+            "limiters": {"main": {"transport": "webdis", "cluster": "webdis"}},
+            "rules": [{"name": name, "key": [{"constant": "all"}], "mode": "local", "limits": limit}],
+            "observe": {"secret_env": "WEIR_HASH_SECRET", "debug_header": header},
+        })
+    };
+    let filters =
+        vec![weir("outer", &policy("outer", "9/d", "x-outer")), weir("inner", &policy("inner", "1/d", "x-inner"))];
+    let routes = json!([{"match": {"prefix": "/"}, "route": {"cluster": "upstream"}}]);
+    let chain = json!({"filters": manager(json!({}), filters, routes)});
+    let options = Options {
+        envoys: 1,
+        env: &[("WEIR_HASH_SECRET", SECRET)],
+        upstream_headers: &[("x-outer", "rule=behind outcome=allowed")],
+        ..Options::default()
+    };
+    let rig = Rig::listening(Listeners::File(&listener(&[chain])), options);
+    let ask = || send(&rig, &Request::get("/").header("x-outer", SECRET).header("x-inner", SECRET));
+    let line = |rule: &str, outcome: &str, left: u64| {
+        format!(
+            "rule={rule} class=default tier=default outcome={outcome} source=local remaining={left} \
+             key={rule}:{{constant.all}}:{rule}:default:86400000:t2"
+        )
+    };
+    let told =
+        |answer: &Response| ["x-outer", "x-inner"].map(|name| answer.header(name).unwrap_or_default().to_owned());
+    let passed = ask();
+    let behind = format!("rule=behind outcome=allowed; {}", line("outer", "allowed", 8));
+    assert_eq!((passed.status, told(&passed)), (200, [behind, line("inner", "allowed", 0)]));
+    // The one that refuses says so, whatever the one before it has decided.
+    let refused = ask();
+    assert_eq!((refused.status, told(&refused)), (429, [line("outer", "allowed", 7), line("inner", "limited", 0)]));
     rig.assert_no_errors_logged();
 }

@@ -1,9 +1,9 @@
 //! Policies come and go while requests wait, and bad ones do not come.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use weir_stack::{Client, Listeners, PushError, Request, Response};
+use weir_stack::{Client, Listeners, PushError, Request, Response, with_filter};
 
 use crate::rig::{Limiter, Options, Rig, answers, count, of, policy};
 
@@ -53,10 +53,10 @@ fn a_new_vm_pushed_while_requests_wait_leaves_them_the_old_one() {
     assert_old_and_new(&rig, &old);
 }
 
-/// `envoy/listener.yaml` with a policy written into it, as a user would.
+/// `envoy/listener.yaml` with the filter and a policy written into it, as a user would who discovers no filter.
 fn listener_file(policy: &str) -> String {
     let policy = policy.split_whitespace().collect::<Vec<_>>().join(" ");
-    include_str!("../../envoy/listener.yaml").replace("@POLICY@", &policy)
+    with_filter(include_str!("../../envoy/listener.yaml")).replace("@POLICY@", &policy)
 }
 
 #[test]
@@ -78,15 +78,77 @@ fn a_bad_policy_on_update_is_refused_and_the_one_before_goes_on() {
 }
 
 #[test]
-fn a_bad_policy_at_first_start_opens_no_listener_until_it_is_mended() {
-    let options = Options { envoys: 1, expect_ready: false, ..Options::default() };
-    let mut rig = Rig::start(&policy("9 per day", "2s", "deny"), options);
+fn a_bad_policy_at_first_start_answers_500_until_it_is_mended() {
+    let options = || Options { envoys: 1, expect_ready: false, ..Options::default() };
+    let mut rig = Rig::start(&policy("9 per day", "2s", "deny"), options());
     let port = rig.envoys[0].port();
-    assert!(Client::new(port).send(&of("acme")).is_err(), "nobody listens");
+    assert_eq!(Client::new(port).send(&of("acme")).unwrap().status, 500);
     let log = rig.envoys[0].log();
     assert!(log.contains("rules[0].limits: a text of 9 bytes is no limit"), "{log}");
     rig.envoys[0].push_policy(&policy("9/d", "2s", "deny")).unwrap();
     assert_eq!(Client::new(port).send(&of("acme")).unwrap().status, 200);
+    drop(rig);
+    // Where the filter stands in the listener, that is not opened.
+    let mut rig = Rig::listening(Listeners::File(&listener_file(&policy("9 per day", "2s", "deny"))), options());
+    let port = rig.envoys[0].port();
+    assert!(Client::new(port).send(&of("acme")).is_err(), "nobody listens");
+    rig.envoys[0].push_policy(&policy("9/d", "2s", "deny")).unwrap();
+    assert_eq!(Client::new(port).send(&of("acme")).unwrap().status, 200);
+}
+
+/// Sends on one connection until it is told something else than 200; gives the status and how
+/// long that took.
+fn until_refused(client: &mut Client) -> (u16, Duration) {
+    let start = Instant::now();
+    loop {
+        let status = client.send(&of("acme")).unwrap().status;
+        if status != 200 || start.elapsed() > Duration::from_secs(5) {
+            return (status, start.elapsed());
+        }
+    }
+}
+
+#[test]
+fn a_changed_policy_reaches_an_open_connection_and_closes_none() {
+    let mut rig = Rig::start(&policy("1000000/m", "2s", "deny"), Options { envoys: 1, ..Options::default() });
+    let port = rig.envoys[0].port();
+    let connections = |rig: &Rig| rig.envoys[0].stat("http.ingress.downstream_cx_total");
+    // More than there are workers, so that each has one.
+    let mut clients: Vec<Client> = (0..8).map(|_| Client::new(port)).collect();
+    for client in &mut clients {
+        assert_eq!(client.send(&of("acme")).unwrap().status, 200);
+    }
+    let before = connections(&rig);
+    for round in 0..3 {
+        let pushed = Instant::now();
+        rig.envoys[0].push_policy(&policy("deny", "2s", "deny")).unwrap();
+        let pushed = pushed.elapsed();
+        for client in &mut clients {
+            let (status, took) = until_refused(client);
+            println!("    round {round}: {status} {took:?} after a push of {pushed:?}");
+            assert_eq!(status, 403);
+            assert!(took < Duration::from_secs(1), "{took:?}");
+        }
+        // And back; one that is refused leaves what is in force.
+        rig.envoys[0].push_policy(&policy("1000000/m", "2s", "deny")).unwrap();
+        assert!(matches!(rig.envoys[0].push_policy(&policy("no", "2s", "deny")), Err(PushError::Refused(_))));
+        for client in &mut clients {
+            assert_eq!(client.send(&of("acme")).unwrap().status, 200);
+        }
+    }
+    assert_eq!(connections(&rig), before, "the connections are the same");
+}
+
+#[test]
+fn a_policy_in_the_listener_reaches_an_open_connection_only_when_it_is_drained() {
+    // Ten seconds to drain, and a connection that is idle meanwhile: its first request afterwards is under the old policy.
+    let listener = |limit: &str| listener_file(&policy(limit, "2s", "deny"));
+    let mut rig = Rig::listening(Listeners::File(&listener("1000000/m")), Options { envoys: 1, ..Options::default() });
+    let mut old = Client::new(rig.envoys[0].port());
+    assert_eq!(old.send(&of("acme")).unwrap().status, 200);
+    rig.envoys[0].push_listeners(&listener("deny")).unwrap();
+    assert_eq!(Client::new(rig.envoys[0].port()).send(&of("acme")).unwrap().status, 403, "a new connection");
+    assert_eq!(old.send(&of("acme")).unwrap().status, 200, "the old one");
 }
 
 #[test]
@@ -118,7 +180,7 @@ fn a_policy_written_out_as_yaml_in_envoys_configuration_is_read() {
                               limits: {free: 5/d, gold: {requests: 20, per: 1d, burst: 10}}
                               on_error: deny
                           response: {reset: seconds, retry_after_jitter: 0.0}"#;
-    let listener = include_str!("../../envoy/listener.yaml");
+    let listener = with_filter(include_str!("../../envoy/listener.yaml"));
     let (before, after) = listener
         .split_once("                        \"@type\": type.googleapis.com/google.protobuf.StringValue")
         .unwrap();

@@ -183,12 +183,30 @@ fn a_new_vm_finds_an_empty_table_and_admits_nothing_twice() {
     let mut rig = Rig::start(&policy("50/d", "2s", "deny"), one_envoy());
     assert_eq!(count(&rig.send(&vec![of("acme"); 80]), 200), 50);
     let text = policy("50/d", "2s", "deny").split_whitespace().collect::<Vec<_>>().join(" ");
-    let listener = include_str!("../../envoy/listener.yaml").replace("@POLICY@", &text);
+    let listener = weir_stack::with_filter(include_str!("../../envoy/listener.yaml")).replace("@POLICY@", &text);
     rig.envoys[0].push_listeners(&listener.replace("vm_id: weir", "vm_id: weir-2")).unwrap();
     let before = rig.redis.script_runs().unwrap();
     let port = rig.envoys[0].port();
     assert_eq!(count(&answers(burst(&[port], 4, &vec![of("acme"); 40])), 429), 40);
     assert!(rig.redis.script_runs().unwrap() > before, "the new VM knows nothing and asks");
+    rig.assert_no_errors_logged();
+}
+
+#[test]
+fn what_is_spent_first_is_not_forgotten_by_a_table_that_is_too_small() {
+    // 64 entries, and nothing is settled while the test runs.
+    let policy = policy("5/d", "2s", "deny").replace(r#""exact""#, r#""async", "sync_interval": "60s""#);
+    let rig = Rig::start(&with(&policy, r#""table": {"entries": 64},"#, ""), one_envoy());
+    let mut admitted = 0;
+    for round in 0..4 {
+        admitted += count(&rig.send(&vec![of("acme"); 5]), 200);
+        let others: Vec<Request> = (0..200).map(|number| of(&format!("tenant {round}-{number}"))).collect();
+        // Those for whom there is no room are decided by Redis.
+        assert_eq!(count(&rig.send(&others), 200), 200);
+    }
+    assert_eq!(admitted, 5);
+    assert_eq!(rig.degraded(), 0);
+    assert!(rig.redis.script_runs().unwrap() > 700, "most tenants are not known here");
     rig.assert_no_errors_logged();
 }
 

@@ -14,7 +14,7 @@ fn rig(failure_policy: &str) -> Rig {
         .replace(r#""exact""#, r#""local""#)
         .replace(r#""version": 1,"#, r#""version": 1, "proxies": 1,"#);
     let local = local.split_whitespace().collect::<Vec<_>>().join(" ");
-    let listener = include_str!("../../envoy/listener.yaml")
+    let listener = weir_stack::with_filter(include_str!("../../envoy/listener.yaml"))
         .replace("@POLICY@", &local)
         .replace("failure_policy: FAIL_RELOAD", &format!("failure_policy: {failure_policy}"));
     let options = Options { envoys: 1, concurrency: 1, module: trapping_module(), ..Options::default() };

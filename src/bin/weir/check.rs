@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use weir::policy::{Policy, Tree};
 
 use crate::document::{Node, Place};
-use crate::found::{Clusters, Found, Host, LOOKED_FOR, policies_and_discovered};
+use crate::found::{Clusters, Discovered, Found, Host, LOOKED_FOR, policies_and_discovered};
 use crate::parse::read;
 use crate::report::{Located, Report, Severity, json};
 use crate::{Outcome, Output, Stop, input, warnings};
@@ -80,11 +80,26 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
             of_file.extend(found);
             discovered.extend(of_node);
         }
-        if of_file.is_empty() && !nodes.iter().any(is_of_clusters) {
+        let discovers = discovered.iter().any(|of: &Discovered| of.manager.document == document);
+        if of_file.is_empty() && !discovers && !nodes.iter().any(is_of_clusters) {
             all.push(located(file, None, Report::error(Place { line: 1, column: 1 }, LOOKED_FOR.to_owned())));
         }
         count = count.saturating_add(of_file.len());
         of_files.push((file, of_file));
+    }
+    for of in &discovered {
+        let is_here =
+            |found: &Found| matches!(&found.host, Host::Envoy(envoy) if envoy.filter.as_ref() == Some(&of.name));
+        if !of_files.iter().any(|(_, of_file)| of_file.iter().any(is_here))
+            && let Some((file, _)) = of_files.get(of.manager.document)
+        {
+            let message = format!(
+                "filter {} is discovered, and its configuration is in none of these files; give the file of it, too",
+                of.name
+            );
+            let report = Report { at: of.at, severity: Severity::Warning, path: None, message };
+            all.push(located(file, None, report));
+        }
     }
     let all_found = of_files.iter_mut().flat_map(|(_, of_file)| of_file);
     all_found.for_each(|found| found.discovered_by(&discovered));

@@ -65,6 +65,8 @@ pub struct Manager {
 #[derive(Debug)]
 pub struct Discovered {
     pub name: String,
+    /// Where it is named.
+    pub at: Place,
     pub manager: Manager,
 }
 
@@ -205,8 +207,10 @@ fn walk(node: &Node, around: &Around, found: &mut Vec<Found>, discovered: &mut V
     if of_type.is_some_and(|name| name.ends_with(".HttpConnectionManager")) {
         around.manager = Some(manager(node));
     }
-    if let (Some(_), Some(name), Some(manager)) = (node.get("config_discovery"), text("name"), &around.manager) {
-        discovered.push(Discovered { name: name.to_owned(), manager: manager.clone() });
+    let types = node.at(&["config_discovery", "type_urls"]).map(Node::items).unwrap_or_default();
+    let is_wasm = types.iter().filter_map(Node::text).any(|url| url.ends_with(WASM));
+    if let (true, Some(name), Some(manager)) = (is_wasm, text("name"), &around.manager) {
+        discovered.push(Discovered { name: name.to_owned(), at: node.at, manager: manager.clone() });
     }
     for (key, value) in node.pairs() {
         if key.text == "typed_per_filter_config" {

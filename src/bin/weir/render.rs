@@ -19,6 +19,8 @@ enum HostName {
     Istio,
 }
 
+const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
+
 const AFTER: &str = "\
 Exit code: 0 rendered, 1 the policy has errors, 2 wrong usage, or a file cannot be read.";
 
@@ -49,6 +51,10 @@ pub struct Options {
     /// Envoy: where the module is
     #[arg(long, value_name = "FILE", default_value = "/etc/envoy/weir.wasm", value_hint = clap::ValueHint::FilePath)]
     module: String,
+
+    /// Envoy: where the file with the filter will be, which the connection manager discovers
+    #[arg(long, value_name = "FILE", default_value = "/etc/envoy/filter.yaml", value_hint = clap::ValueHint::FilePath)]
+    filter: String,
 
     /// Istio, needed: where the module is, such as oci://registry.example.com/weir:1
     #[arg(long, value_name = "URL")]
@@ -114,7 +120,7 @@ fn list(items: impl IntoIterator<Item = Tree>) -> Tree {
 }
 
 impl Options {
-    /// See envoy/listener.yaml and envoy/bootstrap.yaml, where each word has its reason.
+    /// See envoy/listener.yaml, envoy/filter.yaml and envoy/bootstrap.yaml, where each word has its reason.
     fn envoy(&self, policy: &Policy, node: &Node) -> Result<String, Stop> {
         let (host, port) = match &self.limiter {
             Some(limiter) => address(limiter)?,
@@ -137,15 +143,16 @@ impl Options {
             ("vm_config", Tree::Map(vm)),
             ("configuration", configuration(&node.tree())),
         ]);
-        let filter = object([
+        let source = object([
+            ("resource_api_version", text("V3")),
+            ("path_config_source", object([("path", text(&self.filter))])),
+        ]);
+        let discovery = object([("config_source", source), ("type_urls", list([text(WASM)]))]);
+        let filter = object([("name", text(&self.name)), ("config_discovery", discovery)]);
+        let resource = object([
+            ("@type", text("type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig")),
             ("name", text(&self.name)),
-            (
-                "typed_config",
-                object([
-                    ("@type", text("type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm")),
-                    ("config", config),
-                ]),
-            ),
+            ("typed_config", object([("@type", text(WASM)), ("config", config)])),
         ]);
         let kind = if host.parse::<std::net::IpAddr>().is_ok() { "STATIC" } else { "STRICT_DNS" };
         let most = |word| (word, number(65_536));
@@ -173,9 +180,13 @@ impl Options {
         Ok(format!(
             "# Into http_filters of the connection manager, before envoy.filters.http.router.\n\
              http_filters:\n{}\
+             # Into the file {}. A new policy is moved onto it, and holds for open connections, too.\n\
+             resources:\n{}\
              # Into static_resources.clusters. No retries there: a call that is made twice takes twice.\n\
              clusters:\n{}",
             yaml::write(&list([filter]), 2),
+            self.filter,
+            yaml::write(&list([resource]), 2),
             yaml::write(&list([cluster]), 2),
         ))
     }

@@ -511,9 +511,6 @@ impl<'s> World<'s> {
             Outcome::Waits(ticket) => {
                 note!(self, "request {request} for {cost} of {bucket} at {proxy} waits");
                 self.tally.waited += 1;
-                if matches!(self.scenario.modes[..], [Mode::Async { .. }]) {
-                    self.violate(format!("request {request} waits, though it may spend first"));
-                }
                 self.waiting[request as usize] =
                     Some(Waiting { spot, bucket, cost, arrived: self.now, ticket, plan: plan.id, call: None });
                 if patience > 0 {

@@ -1,4 +1,4 @@
-//! The Envoy with weir in it, configured by `envoy/bootstrap.yaml` and `envoy/listener.yaml`.
+//! The Envoy with weir in it, configured by `envoy/bootstrap.yaml`, `envoy/listener.yaml` and `envoy/filter.yaml`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,9 +13,13 @@ use crate::{Error, Response, Scratch, scratch};
 /// What Envoy is to listen to.
 #[derive(Clone, Copy)]
 pub enum Listeners<'a> {
-    /// `envoy/listener.yaml` with this policy: JSON, or any other text without control characters, handed on as it is.
+    /// `envoy/listener.yaml`, and `envoy/filter.yaml` with this policy: JSON, or any other text without control characters,
+    /// handed on as it is.
     Policy(&'a str),
-    /// A whole LDS file; `@PORT@` and `@MODULE@` stand for [`Envoy::port`] and the module's path.
+    /// A whole LDS file that discovers the filter: as [`Listeners::File`], and `@FILTER@` stands for the path of
+    /// `envoy/filter.yaml` with this policy.
+    Discovering { file: &'a str, policy: &'a str },
+    /// A whole LDS file; `@PORT@` and `@MODULE@` stand for [`Envoy::port`] and the module's path. See [`with_filter`].
     File(&'a str),
 }
 
@@ -84,6 +88,9 @@ impl From<Error> for PushError {
 pub struct Envoy {
     proxy: Proxy,
     listeners_file: PathBuf,
+    filter_file: PathBuf,
+    /// The listeners in force discover the filter.
+    discovers: bool,
     module: String,
     concurrency: u32,
     port: ReservedPort,
@@ -98,19 +105,26 @@ impl Envoy {
     pub fn start(scratch: &Scratch, options: EnvoyOptions<'_>) -> Result<Envoy, Error> {
         let dir = scratch.part("envoy")?;
         let port = ReservedPort::new()?;
-        // A directory of its own: Envoy wakes up for each move into it.
-        let listeners_dir = dir.join("listeners");
-        std::fs::create_dir(&listeners_dir)
-            .map_err(|e| Error::new(scratch::show(&listeners_dir), e, "a new directory"))?;
-        let listeners_file = listeners_dir.join("listener.yaml");
+        // Directories of their own: Envoy wakes up for each move into them.
+        let directory = |name: &str| {
+            let path = dir.join(name);
+            let made = std::fs::create_dir(&path);
+            made.map(|()| path.clone()).map_err(|e| Error::new(scratch::show(&path), e, "a new directory"))
+        };
+        let listeners_file = directory("listeners")?.join("listener.yaml");
+        let filter_file = directory("filter")?.join("filter.yaml");
         let module =
             std::path::absolute(options.module).map_err(|e| Error::new("the module's path", e, "an absolute path"))?;
         let module = scratch::show(&module);
-        let listeners = match options.listeners {
-            Listeners::Policy(json) => listener(port.number(), &module, json)?,
-            Listeners::File(text) => fill(text, port.number(), &module)?,
+        let (file, policy) = match options.listeners {
+            Listeners::Policy(policy) => (LISTENER, Some(policy)),
+            Listeners::Discovering { file, policy } => (file, Some(policy)),
+            Listeners::File(file) => (file, None),
         };
-        scratch::write(&listeners_file, &listeners)?;
+        if let Some(policy) = policy {
+            scratch::write(&filter_file, &filter(&module, policy)?)?;
+        }
+        scratch::write(&listeners_file, &fill(file, port.number(), &module, &filter_file)?)?;
         let bootstrap = dir.join("bootstrap.yaml");
         let mut text = bootstrap_text(&listeners_file, options.upstream_port, options.webdis_port)?;
         // The file ends with its list of clusters.
@@ -124,10 +138,21 @@ impl Envoy {
             drain_s: options.drain_s,
             env: options.env,
         })?;
-        let mut envoy =
-            Envoy { proxy, listeners_file, module, concurrency: options.concurrency, port, more_ports: Vec::new() };
+        let mut envoy = Envoy {
+            proxy,
+            listeners_file,
+            filter_file,
+            discovers: policy.is_some(),
+            module,
+            concurrency: options.concurrency,
+            port,
+            more_ports: Vec::new(),
+        };
         let wanted = "an answer to the first listeners, and all workers at work";
-        let accepted = envoy.wait_answer(&Counts::default(), wanted)?;
+        let mut accepted = envoy.wait_answer(&Counts::default(), wanted)?;
+        if envoy.discovers {
+            accepted &= envoy.wait_filter(&FilterCounts::default(), "an answer to the first filter")?;
+        }
         if options.expect_ready && !accepted {
             return Err(envoy.proxy.process.error("it has refused them", "listeners that it accepts"));
         }
@@ -155,16 +180,27 @@ impl Envoy {
         Ok(number)
     }
 
-    /// Replaces the policy, as JSON, and waits until all workers have it for new connections. Old connections keep the
-    /// old one until they are drained: see [`Envoy::wait_drained`].
+    /// Replaces the policy, as JSON: where the filter is discovered, for all connections. Where it stands in the listener,
+    /// all workers have it for new connections, and old ones keep the old one until they are drained: see
+    /// [`Envoy::wait_drained`].
     ///
     /// # Errors
     /// [`PushError::Refused`] when Envoy refuses it; otherwise no answer within 15 s.
     pub fn push_policy(&mut self, policy_json: &str) -> Result<(), PushError> {
-        self.push_policies(&[(self.port(), policy_json)])
+        if !self.discovers {
+            return self.push_policies(&[(self.port(), policy_json)]);
+        }
+        let before = FilterCounts::of(&self.proxy.stats(FILTER));
+        let log_before = self.log().len();
+        let text = filter(&self.module, policy_json)?;
+        proxy::move_into_place(&self.filter_file, &text)?;
+        if self.wait_filter(&before, "an answer to the new filter")? {
+            return Ok(());
+        }
+        Err(self.refused(log_before))
     }
 
-    /// Replaces all listeners by one for each port and policy. They share one `vm_id`.
+    /// Replaces all listeners by one for each port and policy, each with the filter in it. They share one `vm_id`.
     ///
     /// # Errors
     /// As [`Envoy::push_policy`].
@@ -175,16 +211,21 @@ impl Envoy {
             let entry = text.split_once("\nresources:\n").map(|(_, entry)| entry);
             file.push_str(if file.is_empty() { &text } else { entry.unwrap_or_default() });
         }
-        self.push(&file)
+        self.push(&file)?;
+        self.discovers = false;
+        Ok(())
     }
 
-    /// Replaces the LDS file; `@PORT@` and `@MODULE@` stand for [`Envoy::port`] and the module's path.
+    /// Replaces the LDS file; `@PORT@`, `@MODULE@` and `@FILTER@` stand for [`Envoy::port`], the module's path and that of
+    /// the filter that was discovered first.
     ///
     /// # Errors
     /// As [`Envoy::push_policy`].
     pub fn push_listeners(&mut self, file: &str) -> Result<(), PushError> {
-        let text = fill(file, self.port(), &self.module)?;
-        self.push(&text)
+        let text = fill(file, self.port(), &self.module, &self.filter_file)?;
+        self.push(&text)?;
+        self.discovers = file.contains("@FILTER@");
+        Ok(())
     }
 
     fn push(&mut self, text: &str) -> Result<(), PushError> {
@@ -195,9 +236,27 @@ impl Envoy {
         if self.wait_answer(&before, wanted)? {
             return Ok(());
         }
+        Err(self.refused(log_before))
+    }
+
+    /// What Envoy has logged since.
+    fn refused(&self, log_before: usize) -> PushError {
         let log = self.log();
         let said = log[log_before..].lines().filter(|line| !line.contains("][info]"));
-        Err(PushError::Refused(said.collect::<Vec<_>>().join("\n")))
+        PushError::Refused(said.collect::<Vec<_>>().join("\n"))
+    }
+
+    /// Waits for Envoy's answer to a filter that it discovers; true if it accepts it, and then all workers have it.
+    fn wait_filter(&mut self, before: &FilterCounts, wanted: &str) -> Result<bool, Error> {
+        let admin_port = self.proxy.admin_port();
+        let mut now = FilterCounts::default();
+        self.proxy.process.wait_until(wanted, || {
+            now = FilterCounts::of(&proxy::stats(admin_port, FILTER));
+            now.accepted > before.accepted || now.refused > before.refused
+        })?;
+        // Workers take it in their next turns; Envoy has no count of those that have.
+        std::thread::sleep(Duration::from_millis(100));
+        Ok(now.accepted > before.accepted)
     }
 
     /// Waits for Envoy's answer to listeners; true if it accepts them, and then all workers have them.
@@ -284,6 +343,29 @@ impl Envoy {
 
 const MANAGER: &str = "listener_manager.";
 
+/// What Envoy counts of the filter that `envoy/listener.yaml` discovers.
+const FILTER: &str = "extension_config_discovery.http_filter.weir.";
+
+const LISTENER: &str = include_str!("../../../envoy/listener.yaml");
+
+/// Envoy's counts of what became of a filter that it discovers.
+#[derive(Default)]
+struct FilterCounts {
+    accepted: u64,
+    refused: u64,
+}
+
+impl FilterCounts {
+    fn of(stats: &BTreeMap<String, u64>) -> FilterCounts {
+        let count = |name: &str| stats.get(&format!("{FILTER}{name}")).copied().unwrap_or_default();
+        FilterCounts {
+            accepted: count("update_success"),
+            // Rejected: read, but not accepted. Failed: not even read.
+            refused: count("update_rejected") + count("update_failure"),
+        }
+    }
+}
+
 /// Envoy's counts of what became of its listeners.
 #[derive(Default)]
 struct Counts {
@@ -326,15 +408,39 @@ fn bootstrap_text(listeners: &Path, upstream: u16, webdis: u16) -> Result<String
     )
 }
 
-fn listener(port: u16, module: &str, policy: &str) -> Result<String, Error> {
-    // A YAML block: the text as it is, each line indented as far as the first.
-    let template = include_str!("../../../envoy/listener.yaml");
-    let indented = template.lines().find(|line| line.trim() == "@POLICY@");
-    let indent = indented.map_or(0, |line| line.len() - line.trim_start().len());
-    let policy = policy.trim().replace('\n', &format!("\n{}", " ".repeat(indent)));
-    render("envoy/listener.yaml", template, &[("PORT", &port.to_string()), ("MODULE", module), ("POLICY", &policy)])
+/// A file of listeners that discover the filter, with the filter written out in its place: `envoy/filter.yaml`, whose
+/// `@MODULE@` and `@POLICY@` are still to be replaced. Policies in listeners reach new connections alone.
+///
+/// # Panics
+/// The file does not discover the filter as those of `envoy/` do.
+pub fn with_filter(listeners: &str) -> String {
+    let filter = include_str!("../../../envoy/filter.yaml");
+    let (_, config) = filter.split_once("\n    typed_config:\n").expect("the filter");
+    let (before, rest) = listeners.split_once("                - name: weir\n").expect("a filter of this name");
+    let (_, after) = rest.split_once("envoy.extensions.filters.http.wasm.v3.Wasm]\n").expect("its discovery");
+    let config: String = config.lines().map(|line| format!("              {line}\n")).collect();
+    format!("{before}                - name: weir\n                  typed_config:\n{config}{after}")
 }
 
-fn fill(listeners: &str, port: u16, module: &str) -> Result<String, Error> {
-    render("the listeners", listeners, &[("PORT", &port.to_string()), ("MODULE", module)])
+fn listener(port: u16, module: &str, policy: &str) -> Result<String, Error> {
+    let policy = block(&with_filter(LISTENER), policy);
+    let values = [("PORT", &*port.to_string()), ("MODULE", module), ("POLICY", &policy)];
+    render("envoy/listener.yaml", &with_filter(LISTENER), &values)
+}
+
+fn filter(module: &str, policy: &str) -> Result<String, Error> {
+    let template = include_str!("../../../envoy/filter.yaml");
+    render("envoy/filter.yaml", template, &[("MODULE", module), ("POLICY", &block(template, policy))])
+}
+
+/// A policy as a YAML block in the place of a template: the text as it is, each line indented as far as the first.
+fn block(template: &str, policy: &str) -> String {
+    let indented = template.lines().find(|line| line.trim() == "@POLICY@");
+    let indent = indented.map_or(0, |line| line.len() - line.trim_start().len());
+    policy.trim().replace('\n', &format!("\n{}", " ".repeat(indent)))
+}
+
+fn fill(listeners: &str, port: u16, module: &str, filter: &Path) -> Result<String, Error> {
+    let values = [("PORT", &*port.to_string()), ("MODULE", module), ("FILTER", &*scratch::show(filter))];
+    render("the listeners", listeners, &values)
 }

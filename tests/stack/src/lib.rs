@@ -41,7 +41,7 @@ mod scratch;
 mod webdis;
 
 pub use burst::{Outcome, burst};
-pub use envoy::{Envoy, EnvoyOptions, Listeners, PushError};
+pub use envoy::{Envoy, EnvoyOptions, Listeners, PushError, with_filter};
 pub use error::Error;
 pub use http::{Client, Request, Response};
 pub use peer::{Answer, Delay, Peer, PeerOptions};
