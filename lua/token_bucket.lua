@@ -16,16 +16,17 @@
 --          granted...                     how many of each run were granted (the first ones of the run)
 -- errors   WEIR ...                       the key holds something that this script did not write
 --
--- Lent tokens count against the burst: level + lent <= burst, always. A lease is counted in a slot until it is closed
+-- What is kept is what was used, not the level, so that a change of limit moves nothing: level = burst - used, of the
+-- burst of whoever asks. Lent tokens are used: used >= lent, always. A lease is counted in a slot until it is closed
 -- or the slot ends. There are two kinds, long and short, and of each at most a current and a previous slot.
 --
 -- Numbers are doubles that only ever hold integers below 2^53, so they are exact. A unit is 1/period_ms of a
 -- token: each millisecond adds `requests` units and a token is `period_ms` units. The caller guarantees
 -- burst * period_ms < 2^53 and 1 <= cost <= burst, and a period of a second at least, so that tokens fit six bytes.
--- More debt than 2^53 units is forgiven.
+-- More use than 2^53 units is forgiven.
 --
--- The value is the level and its time (ms), two little-endian doubles, and for each slot that is not empty its kind
--- (one byte), its tokens and its end (six bytes each). No key means a full bucket. Redis TIME is the only clock; one
+-- The value is the units used and the time (ms) of that, two little-endian doubles, and for each slot that is not empty its kind
+-- (one byte), its tokens and its end (six bytes each). No key means that nothing is used. Redis TIME is the only clock; one
 -- that goes back adds nothing.
 
 local requests, period_ms, burst = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -33,7 +34,7 @@ local life_ms, lend, want = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[
 local id, size, carry = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local hold, debt = ARGV[10] == '1', tonumber(ARGV[11])
 local capacity = burst * period_ms
-local lowest = capacity - (2^53 - 1)
+local most = 2^53 - 1
 local LONG, SHORT = 1, 2
 
 -- math.fmod is exact; the % of Lua 5.1 rounds a quotient and is not.
@@ -49,14 +50,14 @@ local function exact(a) return a > -2^53 and a < 2^53 and math.fmod(a, 1) == 0 e
 local time = redis.call('TIME')
 local clock = tonumber(time[1]) * 1000 + floor_div(tonumber(time[2]), 1000)
 
-local level, now, slots, lent = capacity, clock, {}, 0
+local used, now, slots, lent = 0, clock, {}, 0
 local value = redis.call('GET', KEYS[1])
 if value then
   local last
   local ours = #value >= 16 and #value <= 16 + 4 * 13 and (#value - 16) % 13 == 0
   if ours then
-    level, last = struct.unpack('<dd', value)
-    ours = exact(level) and exact(last) and last >= 0
+    used, last = struct.unpack('<dd', value)
+    ours = exact(used) and used >= 0 and exact(last) and last >= 0
     for at = 17, #value, 13 do
       local kind, tokens, ends = struct.unpack('<BI6I6', value, at)
       ours = ours and (kind == LONG or kind == SHORT)
@@ -67,14 +68,13 @@ if value then
   end
   if not ours then return redis.error_reply('WEIR the key holds no token bucket') end
   now = math.max(clock, last)
-  -- The refill stops at what is not lent, slots that have ended since included: their tokens were out until then. From
-  -- the time to that level on it stays there, which also keeps the product small.
-  local top = capacity - lent * period_ms
-  level = math.max(level, lowest)
-  if level >= top or now - last >= ceil_div(top - level, requests) then
-    level = math.max(top, lowest)
+  -- The refill stops at what is lent, slots that have ended since included: their tokens were out until then. From the
+  -- time to there on it stays there, which also keeps the product small.
+  local least = lent * period_ms
+  if used <= least or now - last >= ceil_div(used - least, requests) then
+    used = least
   else
-    level = level + (now - last) * requests
+    used = used - (now - last) * requests
   end
 end
 
@@ -97,10 +97,11 @@ slots = alive
 carry = math.min(carry, taken)
 local kept = math.min(carry, want)
 lent = lent + kept
-local free = level + (carry - kept) * period_ms
-if carry > kept then level = math.max(level, math.min(free, capacity - lent * period_ms)) end
-level = math.max(level - debt * period_ms, lowest)
+if carry > kept then used = math.min(used, math.max(used - (carry - kept) * period_ms, lent * period_ms)) end
+used = math.min(used + debt * period_ms, most)
 
+-- Below nothing where more was used than this burst has.
+local level = capacity - used
 local whole, granted, all = level + lent * period_ms, 0, true
 local reply = {0, 0, 0, 0, kept, 0, 0}
 for run = 12, #ARGV, 2 do
@@ -157,7 +158,7 @@ if size > 0 then
 end
 
 lent = 0
-local newest, packed = now, {struct.pack('<dd', level, now)}
+local newest, packed = now, {struct.pack('<dd', capacity - level, now)}
 for _, slot in ipairs(slots) do
   if slot.tokens > 0 then
     lent = lent + slot.tokens

@@ -24,11 +24,12 @@ const MOST_WATCHED: usize = 16_384;
 /// In one tick no more than so many buckets are looked after, so that it stays short.
 const MOST_ATTENDED: usize = 256;
 
-/// One bucket under one plan; or one request at it, where calls are the request's own.
+/// One bucket under one plan and limit, since those of another tier ask otherwise; or one request at it, where calls are the request's own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LineId {
     plan: u64,
     key: Rc<str>,
+    epoch: u32,
     alone: Option<Ticket>,
 }
 
@@ -69,7 +70,7 @@ pub(super) struct Out {
 impl<S> Flow<S> {
     /// The line at a bucket, a new one where there is none.
     pub(super) fn line(&mut self, plan: &Rc<Plan>, ask: &Ask, alone: Option<Ticket>) -> LineId {
-        let id = LineId { plan: plan.id, key: ask.key.as_str().into(), alone };
+        let id = LineId { plan: plan.id, key: ask.key.as_str().into(), epoch: ask.epoch(), alone };
         self.lines.entry(id.clone()).or_insert_with(|| Line {
             plan: plan.clone(),
             ask: ask.clone(),

@@ -14,6 +14,6 @@ pub struct Script {
 /// Grants the costs of those who wait at a token bucket.
 pub const TOKEN_BUCKET: Script = Script {
     text: include_str!("../../lua/token_bucket.lua"),
-    sha: "da2f7c4c26e054ae5487f2a13052a2794e1136e7",
-    format: "t2",
+    sha: "695d27761ffe83276b16c76119c91b7ee4581ba1",
+    format: "t3",
 };

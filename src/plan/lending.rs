@@ -111,7 +111,7 @@ impl Plan {
                 LendingEnd::Unknown => entry.lease.lose_call(),
             };
             entry.written = now;
-            let quiet = entry.lease.quiet_for(now, u64::MAX).unwrap_or_default();
+            let quiet = entry.quiet_for(ask, u64::MAX, now).unwrap_or_default();
             Closed { waiting, due: entry.due(ask, now), quiet }
         });
         closed.unwrap_or_default()
@@ -142,7 +142,7 @@ impl Plan {
         // Where all tries are lost, the next request asks the limiter: it costs a call.
         let noted = self.change(store, ask, sent, |entry| {
             entry.note(ask, acquired, sent, 0, denied, now, random);
-            entry.lease.quiet_for(now, u64::MAX)
+            entry.quiet_for(ask, u64::MAX, now)
         });
         noted.flatten().unwrap_or_default()
     }

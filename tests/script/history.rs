@@ -163,7 +163,7 @@ pub fn clock(random: &mut Random) -> u64 {
 /// The clock at the next call.
 fn next_clock(random: &mut Random, limit: Limit, terms: Terms, root: &Root, clock: u64) -> u64 {
     let call = limit.exact();
-    let wait = |units: i128| u128::from(call.wait((units - root.level).max(0)));
+    let wait = |units: i128| u128::from(call.wait((units - call.capacity() + root.used).max(0)));
     let to_full = wait(call.capacity());
     let around = |random: &mut Random, middle: u128| random.around(middle, YEAR_MS);
     let passed = match random.below(18) {
@@ -225,7 +225,7 @@ fn runs(random: &mut Random, limit: Limit, root: &Root) -> Vec<Run> {
 
 /// 1 to the burst.
 fn cost(random: &mut Random, limit: Limit, root: &Root) -> u64 {
-    let held = root.level.max(0) as u64 / limit.period_ms;
+    let held = root.level(&limit.exact()).max(0) as u64 / limit.period_ms;
     let cost = match random.below(8) {
         0 => 1,
         1 => random.within(1, 10),

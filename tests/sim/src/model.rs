@@ -224,9 +224,9 @@ impl State {
                     let reply = self.root.acquire(clock, &call.acquire);
                     let granted = if call.acquire.hold { 0 } else { call.acquire.cost(&reply.granted) };
                     call.reply = Some(reply);
-                    let (capacity, lent) = (call.acquire.capacity(), call.acquire.units(self.root.lent()));
-                    if self.root.level + lent > capacity {
-                        self.broken.get_or_insert(format!("{} and {lent} lent exceed {capacity}", self.root.level));
+                    let (used, lent) = (self.root.used, call.acquire.units(self.root.lent()));
+                    if used < lent {
+                        self.broken.get_or_insert(format!("{lent} units are lent, and only {used} are used"));
                     }
                     self.admit(granted);
                 }
