@@ -26,8 +26,12 @@
 -- More use than 2^53 units is forgiven.
 --
 -- The value is the units used and the time (ms) of that, two little-endian doubles, and for each slot that is not empty its kind
--- (one byte), its tokens and its end (six bytes each). No key means that nothing is used. Redis TIME is the only clock; one
--- that goes back adds nothing.
+-- (one byte), its tokens and its end (six bytes each). No key means that nothing is used. Redis TIME is the only
+-- clock. Where it is behind the bucket's time by a second at most, time stands still until it has caught up. By more, it
+-- was set back, and time goes on from there: the bucket refills at its rate, as if none had passed, and a slot that
+-- ends later than after two of its lives ends after two lives, or after the time that it had left, should that be more:
+-- never before its leases do. Its end being its id, they are no longer found when they are reported, and their tokens
+-- come back by themselves.
 
 local requests, period_ms, burst = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local life_ms, lend, want = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -46,6 +50,22 @@ local function ceil_div(a, b)
 end
 
 local function exact(a) return a > -2^53 and a < 2^53 and math.fmod(a, 1) == 0 end -- false for NaN
+
+-- How long a slot of this kind takes leases, at least.
+local function lives_of(kind)
+  if kind == LONG then return life_ms end
+  return math.min(life_ms, math.max(3000, 3 * ceil_div(capacity, requests)))
+end
+
+-- The first end from then on that no slot has: it is the id of what is counted there.
+local function unused_end(slots, ends)
+  for _ = 1, #slots do
+    for _, slot in ipairs(slots) do
+      if slot.ends == ends then ends = ends + 1 end
+    end
+  end
+  return ends
+end
 
 local time = redis.call('TIME')
 local clock = tonumber(time[1]) * 1000 + floor_div(tonumber(time[2]), 1000)
@@ -68,6 +88,19 @@ if value then
   end
   if not ours then return redis.error_reply('WEIR the key holds no token bucket') end
   now = math.max(clock, last)
+  if last > clock + 1000 then
+    now = clock
+    -- What had ended by then has ended.
+    for _, slot in ipairs(slots) do
+      local least = now + 2 * lives_of(slot.kind)
+      if slot.ends <= last then
+        slot.ends = 0
+      elseif slot.ends > least then
+        slot.ends = unused_end(slots, math.max(least, now + slot.ends - last))
+      end
+    end
+    last = now
+  end
   -- The refill stops at what is lent, slots that have ended since included: their tokens were out until then. From the
   -- time to there on it stays there, which also keeps the product small.
   local least = lent * period_ms
@@ -133,8 +166,8 @@ size = kept + extra
 if hold then size = size + granted end
 if size > 0 then
   local is_long = rich and size <= math.max(3, math.min(64, floor_div(burst, 64)))
-  local kind, lives = SHORT, math.min(life_ms, math.max(3000, 3 * ceil_div(capacity, requests)))
-  if is_long then kind, lives = LONG, life_ms end
+  local kind = is_long and LONG or SHORT
+  local lives = lives_of(kind)
   local current, previous
   for _, slot in ipairs(slots) do
     if slot.kind == kind then
@@ -145,16 +178,11 @@ if size > 0 then
   -- A slot takes leases for one life, and ends one life later. An end is never moved, and none is given twice.
   if not previous and not (current and current.ends - now >= lives) then
     local ends = math.max(current and current.ends or 0, now) + lives
-    for _ = 1, #slots do
-      for _, slot in ipairs(slots) do
-        if slot.ends == ends then ends = ends + 1 end
-      end
-    end
-    current = {kind = kind, tokens = 0, ends = ends}
+    current = {kind = kind, tokens = 0, ends = unused_end(slots, ends)}
     slots[#slots + 1] = current
   end
   current.tokens = current.tokens + size
-  reply[3], reply[4] = current.ends, current.ends - now
+  reply[3], reply[4] = current.ends, math.min(current.ends - now, 2 * lives)
 end
 
 lent = 0
@@ -168,7 +196,7 @@ for _, slot in ipairs(slots) do
 end
 local reset_ms = ceil_div(capacity - level, requests)
 reply[1], reply[2], reply[6] = level, reset_ms, extra
--- A second longer than until it is full with nothing lent; a clock that went back has that way to go first.
+-- A second longer than until it is full with nothing lent; a clock that is behind has that way to go first.
 local expires_in = math.max(reset_ms, (newest - now) + ceil_div(lent * period_ms, requests))
 redis.call('SET', KEYS[1], table.concat(packed), 'PX', (now - clock) + expires_in + 1000)
 return reply

@@ -138,7 +138,7 @@ fn assert_limits_kept(key: &str, history: &History) -> usize {
         // A changed limit begins a promise of its own.
         let mut current = promise.take().filter(|promise| promise.limit == step.limit);
         let current = current.get_or_insert_with(|| Promise::beginning_with(step));
-        count(current, step.after.time, step.admitted);
+        count(current, step.after.time + step.shift, step.admitted);
         promise = Some(*current);
     }
     tight
@@ -156,9 +156,9 @@ struct Promise {
 
 impl Promise {
     fn beginning_with(step: &Step) -> Promise {
-        let time = step.after.time;
+        let time = step.after.time + step.shift;
         // Where the burst was lowered below what is lent, that may still be spent.
-        let lent = step.before.slots.iter().filter(|slot| slot.end > time).map(|slot| slot.tokens).sum();
+        let lent = step.before.slots.iter().filter(|slot| slot.end > step.before.time).map(|slot| slot.tokens).sum();
         let most = step.call.capacity().max(step.call.units(lent));
         Promise { limit: step.limit, most, used: 0, time }
     }
@@ -209,7 +209,7 @@ fn probe_retry_after(connection: &mut Connection, script: &Script, random: &mut 
     let now = start + random.below(too_early);
     let (level, granted) = ask(now, cost);
     assert_eq!(granted, 0, "{key}: {limit:?} grants {cost} at {level}");
-    let gone_back = ask(now - random.below(YEAR_MS), cost);
+    let gone_back = ask(now - random.below(1001), cost);
     assert_eq!(gone_back, (level, 0), "{key}: {limit:?}");
 
     let call_of = limit.exact();
@@ -243,22 +243,33 @@ fn probe_retry_after(connection: &mut Connection, script: &Script, random: &mut 
 }
 
 #[test]
-fn a_clock_that_goes_back_adds_nothing_and_takes_nothing() {
+fn a_clock_that_goes_back_adds_nothing_and_one_that_was_set_back_locks_nobody_out() {
     let redis = Redis::start();
     let mut connection = redis.connect();
     let script = Script::clocked(&mut connection);
     let start = 1_700_000_000_000;
     let (second, hour) = (1000, 3_600_000);
     // At 10 an hour a token comes every 360 s. The expiry is what the clock is behind, the time to full, and a second.
+    let set = start - 24 * hour;
     let rows = [
         (start, 10, [0, hour, 10], hour + second),
-        (start - hour, 1, [0, hour, 0], hour + hour + second),
+        // By a second at most: time stands still until the clock has caught up.
         (start - 1, 1, [0, hour, 0], 1 + hour + second),
+        (start - second, 1, [0, hour, 0], second + hour + second),
         (start, 1, [0, hour, 0], hour + second),
         (start + 359_999, 1, [3_599_990, 3_240_001, 0], 3_241_001),
         (start + 360_000, 1, [0, hour, 1], hour + second),
         (start + 359_999, 1, [0, hour, 0], 1 + hour + second),
-        (start + 720_000, 1, [0, hour, 1], hour + second),
+        // By more: it goes on from there.
+        (start + 360_000 - second - 1, 1, [0, hour, 0], hour + second),
+        (start + 720_000 - second - 2, 1, [3_599_990, 3_240_001, 0], 3_241_001),
+        (start + 720_000 - second - 1, 1, [0, hour, 1], hour + second),
+        // By a day: after the time for a token there is one, and no sooner.
+        (set, 1, [0, hour, 0], hour + second),
+        (set + 359_999, 1, [3_599_990, 3_240_001, 0], 3_241_001),
+        (set + 360_000, 1, [0, hour, 1], hour + second),
+        // And forward again: it is full, and no more than that.
+        (start, 11, [0, hour, 10], hour + second),
     ];
     for (clock, count, wanted, expiry) in rows {
         let call = script.call_at(clock * 1000, "bucket", &asking(TEN_AN_HOUR, &[(1, count)]));

@@ -14,6 +14,6 @@ pub struct Script {
 /// Grants the costs of those who wait at a token bucket.
 pub const TOKEN_BUCKET: Script = Script {
     text: include_str!("../../lua/token_bucket.lua"),
-    sha: "695d27761ffe83276b16c76119c91b7ee4581ba1",
+    sha: "75376c890540566d201d930fe521c320ec92efa5",
     format: "t3",
 };

@@ -77,7 +77,7 @@ enum Choice {
     Back(usize),
     Lose(usize),
     Pass(u64),
-    ClockBack,
+    ClockBack(u64),
     Lower,
 }
 
@@ -182,7 +182,7 @@ impl State {
             choices.extend(self.moments().into_iter().map(Choice::Pass));
         }
         if self.left.back > 0 && self.root.expires_at.is_some() {
-            choices.push(Choice::ClockBack);
+            choices.extend([900, 1500].map(Choice::ClockBack));
         }
         if case.changed.is_some_and(|limit| limit != self.limit) {
             choices.push(Choice::Lower);
@@ -239,9 +239,9 @@ impl State {
                 }
             }
             Choice::Pass(moment) => self.pass(moment),
-            Choice::ClockBack => {
+            Choice::ClockBack(ms) => {
                 self.left.back -= 1;
-                self.behind += 1500;
+                self.behind += ms;
             }
             Choice::Lower => {
                 let limit = case.changed.unwrap_or(self.limit);

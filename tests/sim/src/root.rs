@@ -90,8 +90,9 @@ impl Root {
         if self.expires_at.is_none_or(|expires_at| clock > expires_at) {
             *self = Root { used: 0, time: clock, slots: Vec::new(), expires_at: None };
         }
-        // Rule 9: the bucket's time never goes back.
+        // Rule 9: the bucket's time stands still while the clock is behind, but for one that was set back.
         let now = clock.max(self.time);
+        let now = if self.time > clock + 1000 { self.set_back(clock, call) } else { now };
         // Rule 3: refill, roll, take the old lease off, grant; in this order.
         self.refill(now, call);
         self.roll(now);
@@ -113,7 +114,7 @@ impl Root {
         // Rule 1: what the caller holds is lent; so is what was granted if it may be spent later.
         let held = if call.hold { call.cost(&granted) } else { 0 };
         let size = kept + extra + held;
-        let end = if size > 0 { self.open(size, rich, now, call) } else { 0 };
+        let (end, valid_ms) = if size > 0 { self.open(size, rich, now, call) } else { (0, 0) };
 
         self.slots.retain(|slot| slot.tokens > 0);
         self.time = now;
@@ -122,12 +123,27 @@ impl Root {
             level: self.level(call).try_into().expect("levels are below 2^53"),
             reset_ms: call.wait(self.used),
             end,
-            valid_ms: end.saturating_sub(now),
+            valid_ms,
             kept,
             extra,
             limited,
             granted,
         }
+    }
+
+    /// Time goes on from an earlier moment: nothing has come back, and no lease ends before it would have.
+    fn set_back(&mut self, clock: u64, call: &Acquire) -> u64 {
+        for at in 0..self.slots.len() {
+            let Slot { kind, end, .. } = self.slots[at];
+            let two_lives = clock + 2 * call.life_of(kind);
+            if end <= self.time {
+                self.slots[at].end = 0;
+            } else if end > two_lives {
+                self.slots[at].end = self.unused(two_lives.max(clock + (end - self.time)));
+            }
+        }
+        self.time = clock;
+        clock
     }
 
     fn refill(&mut self, now: u64, call: &Acquire) {
@@ -194,14 +210,11 @@ impl Root {
         }
     }
 
-    /// Counts a new lease, and returns its end.
-    fn open(&mut self, size: u64, rich: bool, now: u64, call: &Acquire) -> u64 {
+    /// Counts a new lease, and returns its end, and for how long it may be spent: never longer than two lives.
+    fn open(&mut self, size: u64, rich: bool, now: u64, call: &Acquire) -> (u64, u64) {
         let small = size <= (call.burst / 64).clamp(3, 64);
         let kind = if rich && small { Kind::Long } else { Kind::Short };
-        let life = match kind {
-            Kind::Long => call.life_ms,
-            Kind::Short => call.short_life_ms(),
-        };
+        let life = call.life_of(kind);
         let ends: Vec<u64> = self.slots.iter().filter(|slot| slot.kind == kind).map(|slot| slot.end).collect();
         let end = match ends[..] {
             // Two slots of a kind at most: the previous one only runs out.
@@ -215,7 +228,7 @@ impl Root {
             Some(slot) => slot.tokens += size,
             None => self.slots.push(Slot { kind, tokens: size, end }),
         }
-        end
+        (end, (end - now).min(2 * life))
     }
 
     /// Rule 8: an end is a lease's id, so no two slots have the same.
@@ -229,7 +242,7 @@ impl Root {
         let newest = self.slots.iter().map(|slot| slot.end).max().unwrap_or(self.time);
         let reset_ms = call.wait(self.used) as f64;
         let until_full = (newest - self.time) as f64 + call.wait(call.units(self.lent())) as f64;
-        // A clock that went back has that way to go first.
+        // A clock that is behind has that way to go first.
         ((self.time - clock) as f64 + reset_ms.max(until_full) + 1000.0) as u64
     }
 
@@ -260,6 +273,14 @@ impl Acquire {
     pub fn wait(&self, missing: i128) -> u64 {
         let requests = i128::from(self.requests);
         ((missing + requests - 1) / requests).try_into().expect("what is missing is not negative")
+    }
+
+    /// How long a slot of this kind takes leases, and then lives on at least.
+    fn life_of(&self, kind: Kind) -> u64 {
+        match kind {
+            Kind::Long => self.life_ms,
+            Kind::Short => self.short_life_ms(),
+        }
     }
 
     /// How long a lease lives at least.

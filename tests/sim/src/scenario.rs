@@ -178,12 +178,12 @@ impl Scenario {
         };
         scenario.arrivals = crate::demand::short(chance, &scenario);
         scenario.faults = if is_async || chance.one_in(3) { Vec::new() } else { faults::drawn(chance, &scenario) };
-        scenario.change_limits(&mut Chance::new(seed, 2));
+        scenario.go_to_and_fro(&mut Chance::new(seed, 2));
         scenario
     }
 
-    /// Tiers that alternate, and rollouts that go back soon, in a part of the runs.
-    fn change_limits(&mut self, chance: &mut Chance) {
+    /// Tiers that alternate, rollouts that go back soon, and a clock of the root that does, in a part of the runs.
+    fn go_to_and_fro(&mut self, chance: &mut Chance) {
         self.tiers = chance.one_in(4);
         let stays = chance.pick(&[1, 2, 2, 10]);
         for arrival in self.arrivals.iter_mut().filter(|_| self.tiers) {
@@ -195,8 +195,15 @@ impl Scenario {
             for (at, limit) in [(at, 1 + chance.below(2) as usize), (back, 0)] {
                 self.faults.push(Fault { at, kind: Kind::Reload { limit, spread_us } });
             }
-            self.faults.sort_by_key(|fault| fault.at);
         }
+        if !self.faults.is_empty() && chance.one_in(6) {
+            let (at, ms) = (chance.below(self.ends), chance.pick(&[900, 1500, 20_000, 3_600_000]));
+            let back = at + chance.pick(&[1, 50_000, 300_000, 1_500_000]);
+            for (at, by_ms) in [(at, ms), (back, -ms)] {
+                self.faults.push(Fault { at, kind: Kind::RootClock { by_ms } });
+            }
+        }
+        self.faults.sort_by_key(|fault| fault.at);
     }
 
     /// The tenant of a rule: those of the first rule share the buckets of the others.

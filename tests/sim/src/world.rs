@@ -208,6 +208,8 @@ pub struct World<'s> {
     credits: Vec<Credit>,
     /// Nothing has happened for which the promise has a slack.
     strict: bool,
+    /// How far the root's clock was set back in all, in ms.
+    behind: u64,
     is_long: bool,
     log: Option<Vec<String>>,
     violation: Option<Violation>,
@@ -352,6 +354,7 @@ impl<'s> World<'s> {
             buckets: (0..scenario.roots()).map(bucket).collect(),
             credits: Vec::new(),
             strict: true,
+            behind: 0,
             is_long,
             log: log.then(Vec::new),
             violation: None,
@@ -929,7 +932,7 @@ impl<'s> World<'s> {
         if !self.strict || self.is_long || self.buckets[bucket as usize].is_loose {
             return;
         }
-        // A clock that went back brings no lease back.
+        // A clock that went back by a second at most brings no lease back.
         let clock = self.limiter.time(self.now).0.max(self.limiter.root(bucket).time);
         let held = self.proxies.iter().filter(|proxy| !proxy.wiped).filter_map(|proxy| proxy.holdings.get(&bucket));
         let held: u64 = held.map(|holding| holding.unspent(clock)).sum();
@@ -956,6 +959,9 @@ impl<'s> World<'s> {
                 if by_ms > 0 {
                     self.forget_lent();
                 }
+                // Back by more than a second: what proxies hold ends by a clock that there is no more. The promise holds.
+                self.behind += by_ms.min(0).unsigned_abs();
+                self.strict &= self.behind <= 1000;
                 self.limiter.set_clock(self.now, by_ms);
             }
             Kind::ProxyClock { proxy, by_ms } => {
