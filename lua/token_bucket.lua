@@ -8,13 +8,15 @@
 --          end, size, carry               its lease: its id, what it is counted with, what of it is unspent; 0, 0, 0: none
 --          hold                           1: what is granted is lent, too, and so is counted until it is spent
 --          debt                           tokens that the caller has spent without asking
+--          number                         which call this is, by whatever its caller chose; an integer below 2^53
 --          then for each run: cost, count count requests in a row that cost the same
--- reply    level, reset_ms                units in the bucket, ms until it is full if nothing more is taken
+-- reply    number                         the call's own, so that nobody takes another call's reply for its own
+--          level, reset_ms                units in the bucket, ms until it is full if nothing more is taken
 --          end, valid_ms                  the new lease: its id, how long it may be spent; 0, 0: none
 --          kept, extra                    tokens of it: carried on from the old one, new
 --          limited                        1: less than wanted, because the bucket is scarce
 --          granted...                     how many of each run were granted (the first ones of the run)
--- errors   WEIR ...                       the key holds something that this script did not write
+-- or       number, 'WEIR ...'             the key holds something that this script did not write; it stays as it is
 --
 -- What is kept is what was used, not the level, so that a change of limit moves nothing: level = burst - used, of the
 -- burst of whoever asks. Lent tokens are used: used >= lent, always. A lease is counted in a slot until it is closed
@@ -36,7 +38,7 @@
 local requests, period_ms, burst = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local life_ms, lend, want = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local id, size, carry = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local hold, debt = ARGV[10] == '1', tonumber(ARGV[11])
+local hold, debt, number = ARGV[10] == '1', tonumber(ARGV[11]), assert(tonumber(ARGV[12]))
 local capacity = burst * period_ms
 local most = 2^53 - 1
 local LONG, SHORT = 1, 2
@@ -71,10 +73,12 @@ local time = redis.call('TIME')
 local clock = tonumber(time[1]) * 1000 + floor_div(tonumber(time[2]), 1000)
 
 local used, now, slots, lent = 0, clock, {}, 0
-local value = redis.call('GET', KEYS[1])
+-- An error about the key is caught: an error of Redis could not carry the number.
+local value = redis.pcall('GET', KEYS[1])
+if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
 if value then
   local last
-  local ours = #value >= 16 and #value <= 16 + 4 * 13 and (#value - 16) % 13 == 0
+  local ours = type(value) == 'string' and #value >= 16 and #value <= 16 + 4 * 13 and (#value - 16) % 13 == 0
   if ours then
     used, last = struct.unpack('<dd', value)
     ours = exact(used) and used >= 0 and exact(last) and last >= 0
@@ -86,7 +90,7 @@ if value then
     end
     ours = ours and lent * period_ms < 2^53
   end
-  if not ours then return redis.error_reply('WEIR the key holds no token bucket') end
+  if not ours then return {number, 'WEIR the key holds no token bucket'} end
   now = math.max(clock, last)
   if last > clock + 1000 then
     now = clock
@@ -136,8 +140,8 @@ used = math.min(used + debt * period_ms, most)
 -- Below nothing where more was used than this burst has.
 local level = capacity - used
 local whole, granted, all = level + lent * period_ms, 0, true
-local reply = {0, 0, 0, 0, kept, 0, 0}
-for run = 12, #ARGV, 2 do
+local reply = {number, 0, 0, 0, 0, kept, 0, 0}
+for run = 13, #ARGV, 2 do
   local cost, count = tonumber(ARGV[run]), tonumber(ARGV[run + 1])
   local fit = math.min(count, floor_div(math.max(level, 0), cost * period_ms))
   level = level - fit * cost * period_ms
@@ -154,7 +158,7 @@ if all and want > kept then
   if not rich then
     local wanted = math.ceil(want * math.min(1, (capacity - whole) / (requests * 10000))) - kept
     extra = math.max(0, math.min(wanted, floor_div(math.max(level, 0), quarter)))
-    if extra < wanted then reply[7] = 1 end
+    if extra < wanted then reply[8] = 1 end
   elseif burst >= 64 then
     local room = math.max(0, math.min(level, (lend - lent) * period_ms))
     extra = math.min(want - kept, floor_div(room, quarter))
@@ -182,7 +186,7 @@ if size > 0 then
     slots[#slots + 1] = current
   end
   current.tokens = current.tokens + size
-  reply[3], reply[4] = current.ends, math.min(current.ends - now, 2 * lives)
+  reply[4], reply[5] = current.ends, math.min(current.ends - now, 2 * lives)
 end
 
 lent = 0
@@ -195,7 +199,7 @@ for _, slot in ipairs(slots) do
   end
 end
 local reset_ms = ceil_div(capacity - level, requests)
-reply[1], reply[2], reply[6] = level, reset_ms, extra
+reply[2], reply[3], reply[7] = level, reset_ms, extra
 -- A second longer than until it is full with nothing lent; a clock that is behind has that way to go first.
 local expires_in = math.max(reset_ms, (newest - now) + ceil_div(lent * period_ms, requests))
 redis.call('SET', KEYS[1], table.concat(packed), 'PX', (now - clock) + expires_in + 1000)

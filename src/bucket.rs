@@ -42,6 +42,9 @@ pub struct Acquire {
     pub hold: bool,
     /// Those who wait, in order.
     pub runs: Vec<Run>,
+    /// Which call this is: below 2^53, and hardly another call's of any proxy. A reply that does not say it again is not
+    /// this call's.
+    pub number: u64,
 }
 
 /// The proxy's side of a lease: what it hands back, and what it wants.
@@ -227,7 +230,7 @@ impl Used {
 pub struct Impossible;
 
 impl Acquired {
-    /// Reads the reply of the script: level, reset in ms, the lease (end, valid in ms, kept, extra, limited), and for
+    /// Reads the reply of the script after its number: level, reset in ms, the lease (end, valid in ms, kept, extra, limited), and for
     /// each run how many were granted.
     ///
     /// # Errors

@@ -24,7 +24,11 @@ const MOST_WATCHED: usize = 16_384;
 /// In one tick no more than so many buckets are looked after, so that it stays short.
 const MOST_ATTENDED: usize = 256;
 
-/// One bucket under one plan and limit, since those of another tier ask otherwise; or one request at it, where calls are the request's own.
+/// Scripts count in doubles, which hold 53 bits of a number.
+const NOT_EXACT_BITS: u32 = 11;
+
+/// One bucket under one plan and limit, since those of another tier ask otherwise; or one request at it, where calls are
+/// the request's own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LineId {
     plan: u64,
@@ -167,6 +171,7 @@ impl<S> Flow<S> {
             offer,
             hold,
             runs: runs(group.iter().map(|(_, cost)| *cost)),
+            number: 0,
         };
         let (asked, lending) = match election {
             Election::Won(offer, lending) => (asked(offer, hold), Some(lending)),
@@ -222,8 +227,9 @@ impl<S> Flow<S> {
         (group, held.unwrap_or_default())
     }
 
-    fn send(&mut self, out: Out, now: Now, steps: &mut Vec<Step<S>>) {
+    fn send(&mut self, mut out: Out, now: Now, steps: &mut Vec<Step<S>>) {
         let id = CallId(self.next());
+        out.asked.number = self.random() >> NOT_EXACT_BITS;
         let Some(line) = self.lines.get_mut(&out.line) else {
             return;
         };
@@ -271,34 +277,53 @@ impl<S> Flow<S> {
                 }
                 self.deliver(&plan, &ask, &call, &acquired, now, &mut steps);
             }
-            // The script has not run, so nobody has been charged: the same requests ask again, once.
             Reply::NoScript if call.by == By::Sha => {
-                let mut again = Out { by: By::Text, sent: now.mono, late: false, ..call };
-                again.group.retain(|(ticket, _)| self.waiters.contains_key(ticket));
-                again.asked.runs = runs(again.group.iter().map(|(_, cost)| *cost));
-                if again.lending.is_none() {
-                    again.ends = now.mono + call_timeout(&plan);
-                }
-                let line = again.line.clone();
-                self.forget_call(&line, id);
-                if again.lending.is_some() || !again.group.is_empty() {
-                    self.send(again, now, &mut steps);
-                }
-                self.start(&line, now, &mut steps);
+                self.ask_again(plan, ask, call, id, now, &mut steps);
                 return steps;
             }
-            Reply::NoScript => self.fail(&plan, &ask, &call, Failure::Redis, false, now, &mut steps),
+            Reply::NoScript => self.fail(&plan, &ask, &call, Failure::Redis, true, now, &mut steps),
             Reply::Failure(failure) => {
                 let is_certain = matches!(end, HttpEnd::NotStarted(_));
                 self.fail(&plan, &ask, &call, failure, !is_certain, now, &mut steps);
             }
         }
+        self.after(&call, id, now, &mut steps);
+        steps
+    }
+
+    /// Those who still wait are served, by what the call has brought or by the next one.
+    fn after(&mut self, call: &Out, id: CallId, now: Now, steps: &mut Vec<Step<S>>) {
         if call.lending.is_some() {
-            self.serve_from_pool(&call.line, now, &mut steps);
+            self.serve_from_pool(&call.line, now, steps);
         }
         self.forget_call(&call.line, id);
-        self.start(&call.line, now, &mut steps);
-        steps
+        self.start(&call.line, now, steps);
+    }
+
+    /// Redis does not know the script, or so somebody was told: the same requests ask again by text, once. The word
+    /// carries no number, so the call may have run: its lease may be closed and is not named again, what it has spent is
+    /// told again rather than lost, and those who wait may be charged twice.
+    fn ask_again(&mut self, plan: Rc<Plan>, ask: Ask, call: Out, id: CallId, now: Now, steps: &mut Vec<Step<S>>) {
+        let mut again = Out { by: By::Text, sent: now.mono, late: false, ..call };
+        again.group.retain(|(ticket, _)| self.waiters.contains_key(ticket));
+        again.asked.runs = runs(again.group.iter().map(|(_, cost)| *cost));
+        let Offer { want, carry, debt, .. } = again.asked.offer;
+        // What it carried goes with the old lease.
+        again.asked.offer = Offer { want: want.saturating_sub(carry), debt, ..Offer::default() };
+        if again.lending.is_none() {
+            again.ends = now.mono + call_timeout(&plan);
+        }
+        if again.asked.runs.is_empty() && again.asked.offer == Offer::default() {
+            if let Some(lending) = again.lending {
+                self.close(&plan, &ask, lending, LendingEnd::Unknown, now, steps);
+            }
+            self.after(&again, id, now, steps);
+            return;
+        }
+        self.forget_call(&again.line, id);
+        let line = again.line.clone();
+        self.send(again, now, steps);
+        self.start(&line, now, steps);
     }
 
     fn forget_call(&mut self, id: &LineId, call: CallId) {

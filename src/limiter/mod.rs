@@ -18,6 +18,10 @@ pub enum Failure {
     Unreadable,
     /// The answer is longer than any that the script gives.
     Oversized,
+    /// The answer is another call's. Whether this one has run nobody knows.
+    Misdelivered,
+    /// The key holds something that the script did not write. Redis is well.
+    BadKey,
     /// Redis answered with an error: read only, loading, out of memory, no permission ...
     Redis,
     /// The host does not know the cluster.
@@ -32,12 +36,14 @@ pub enum Failure {
 
 impl Failure {
     /// All of them.
-    pub const ALL: [Failure; 10] = [
+    pub const ALL: [Failure; 12] = [
         Failure::Timeout,
         Failure::Reset,
         Failure::Status,
         Failure::Unreadable,
         Failure::Oversized,
+        Failure::Misdelivered,
+        Failure::BadKey,
         Failure::Redis,
         Failure::UnknownCluster,
         Failure::Unreachable,
@@ -53,6 +59,8 @@ impl Failure {
             Failure::Status => "status",
             Failure::Unreadable => "unreadable",
             Failure::Oversized => "oversized",
+            Failure::Misdelivered => "misdelivered",
+            Failure::BadKey => "bad_key",
             Failure::Redis => "redis",
             Failure::UnknownCluster => "unknown_cluster",
             Failure::Unreachable => "unreachable",

@@ -14,6 +14,6 @@ pub struct Script {
 /// Grants the costs of those who wait at a token bucket.
 pub const TOKEN_BUCKET: Script = Script {
     text: include_str!("../../lua/token_bucket.lua"),
-    sha: "75376c890540566d201d930fe521c320ec92efa5",
+    sha: "ff241b07f7fb960621e2e7046ff5a9b4a2279beb",
     format: "t3",
 };

@@ -3,6 +3,10 @@
 //! POST, because a GET would put keys into Webdis's log. Webdis cuts a suffix such as `.json` off the last argument and
 //! reads `+` as a space, so every byte outside `A-Z a-z 0-9 _ -` is percent-encoded. An error of Redis comes with
 //! status 200 and `{"EVALSHA":[false,"ERR ..."]}`.
+//!
+//! Webdis 0.1.9 may write a reply to a connection that it is not for: one whose socket has the number that the socket of
+//! a client had that has gone. So a call carries a number of its own, the script repeats it, and nothing else makes a
+//! reply this call's. An error of Redis carries none: it is believed as far as it says that there is no verdict.
 
 use super::script::Script;
 use super::{Failure, HttpCall, HttpEnd};
@@ -30,7 +34,8 @@ pub enum By {
 pub enum Reply {
     /// What the bucket gives.
     Acquired(Acquired),
-    /// Redis does not know the script: it has not run, and the call may be made again by text.
+    /// Redis does not know the script, says somebody's reply: the call may be made again by text, if it does no harm that
+    /// it has run already.
     NoScript,
     /// Nothing that could be used.
     Failure(Failure),
@@ -39,11 +44,11 @@ pub enum Reply {
 /// Encodes `acquire` at one bucket.
 pub fn encode(script: &Script, by: By, key: &str, asked: &Acquire) -> HttpCall {
     let mut body = String::new();
-    let (command, name) = match by {
-        By::Sha => ("EVALSHA", script.sha),
-        By::Text => ("EVAL", script.text),
+    let name = match by {
+        By::Sha => script.sha,
+        By::Text => script.text,
     };
-    body.push_str(command);
+    body.push_str(command(by));
     let mut part = |bytes: &[u8]| {
         body.push('/');
         escape_into(&mut body, bytes);
@@ -54,7 +59,7 @@ pub fn encode(script: &Script, by: By, key: &str, asked: &Acquire) -> HttpCall {
     let (limit, offer) = (asked.limit, asked.offer);
     let limit_and_terms =
         [limit.requests(), limit.period().0, limit.burst(), asked.terms.life.0, asked.terms.lent_freely(limit)];
-    let offer = [offer.want, offer.end, offer.size, offer.carry, u64::from(asked.hold), offer.debt];
+    let offer = [offer.want, offer.end, offer.size, offer.carry, u64::from(asked.hold), offer.debt, asked.number];
     let runs = asked.runs.iter().flat_map(|run| [run.cost, run.count]);
     for number in limit_and_terms.into_iter().chain(offer).chain(runs) {
         part(number.to_string().as_bytes());
@@ -71,33 +76,46 @@ pub fn decode(end: HttpEnd, by: By, asked: &Acquire) -> Reply {
         HttpEnd::NoAnswer => return Reply::Failure(Failure::Reset),
         HttpEnd::NotStarted(failure) => return Reply::Failure(failure),
     };
-    let Some(reply) = reply_of(body, by) else {
+    let Some((name, reply)) = reply_of(body) else {
         return Reply::Failure(Failure::Unreadable);
     };
-    if let [Tree::Bool(false), Tree::Text(error)] = reply.as_slice() {
-        return match error.starts_with("NOSCRIPT") {
-            true => Reply::NoScript,
-            false => Reply::Failure(Failure::Redis),
-        };
+    match reply.as_slice() {
+        [Tree::Bool(false), Tree::Text(_)] if name != command(by) => Reply::Failure(Failure::Misdelivered),
+        [Tree::Bool(false), Tree::Text(error)] if error.starts_with("NOSCRIPT") => Reply::NoScript,
+        [Tree::Bool(false), Tree::Text(_)] => Reply::Failure(Failure::Redis),
+        [number, rest @ ..] => match (number.integer(), rest) {
+            (Some(number), _) if u64::try_from(number) != Ok(asked.number) => Reply::Failure(Failure::Misdelivered),
+            (Some(_), [Tree::Text(error)]) if error.starts_with("WEIR ") => Reply::Failure(Failure::BadKey),
+            (Some(_), numbers) if name == command(by) => verdict(numbers, asked),
+            _ => Reply::Failure(Failure::Unreadable),
+        },
+        [] => Reply::Failure(Failure::Unreadable),
     }
-    let numbers: Option<Vec<i64>> = reply.iter().map(Tree::integer).collect();
+}
+
+/// What the numbers after a call's own say.
+fn verdict(numbers: &[Tree], asked: &Acquire) -> Reply {
+    let numbers: Option<Vec<i64>> = numbers.iter().map(Tree::integer).collect();
     match numbers.map(|numbers| Acquired::from_reply(&numbers, asked)) {
         Some(Ok(acquired)) => Reply::Acquired(acquired),
         Some(Err(_)) | None => Reply::Failure(Failure::Unreadable),
     }
 }
 
-/// The list in `{"EVALSHA":[...]}`, for the command that was sent.
-fn reply_of(body: &[u8], by: By) -> Option<Vec<Tree>> {
+fn command(by: By) -> &'static str {
+    match by {
+        By::Sha => "EVALSHA",
+        By::Text => "EVAL",
+    }
+}
+
+/// The command and the list in `{"EVALSHA":[...]}`. A reply to the other way to call the script is another call's.
+fn reply_of(body: &[u8]) -> Option<(String, Vec<Tree>)> {
     let Tree::Map(object) = Tree::from_json(body).ok()? else {
         return None;
     };
-    let command = match by {
-        By::Sha => "EVALSHA",
-        By::Text => "EVAL",
-    };
     match <[_; 1]>::try_from(object) {
-        Ok([(name, Tree::List(list))]) if name == command => Some(list),
+        Ok([(name, Tree::List(list))]) if name == "EVALSHA" || name == "EVAL" => Some((name, list)),
         _ => None,
     }
 }

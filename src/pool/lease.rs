@@ -171,10 +171,14 @@ impl Lease {
         self.close_call()
     }
 
-    /// The call has certainly not been executed: all is as before. Gives the workers that wait for it.
+    /// The call has certainly not been executed: all is as before, but for a lease that it did not name, since a call
+    /// before it may have closed that. Gives the workers that wait for it.
     pub fn cancel_call(&mut self, offer: Offer) -> u32 {
-        self.tokens = self.tokens.saturating_add(offer.carry.saturating_sub(offer.want));
         self.spent = self.spent.saturating_add(offer.debt);
+        if offer.end != self.end {
+            return self.lose_call();
+        }
+        self.tokens = self.tokens.saturating_add(offer.carry.saturating_sub(offer.want));
         self.close_call()
     }
 

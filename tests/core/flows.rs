@@ -15,7 +15,7 @@ use weir::limiter::{Failure, HttpEnd};
 use weir::plan::Plan;
 use weir::pool::Nowhere;
 
-use crate::made::{Sent, ask_of, limit, policy_of};
+use crate::made::{Sent, ask_of, limit, number_of, numbered, policy_of};
 
 /// 60/m for everybody, a wait of so many milliseconds, and what a failure means.
 fn plan(id: u64, timeout: u64, on_error: &str) -> Rc<Plan> {
@@ -35,13 +35,22 @@ struct Vm {
     now: u64,
     tickets: BTreeMap<&'static str, Ticket>,
     calls: Vec<CallId>,
+    numbers: Vec<u64>,
     timeouts: Vec<Ms>,
 }
 
 impl Vm {
     fn new(owner: CallOwner) -> Vm {
         let flow = Flow::new(owner, 1, Box::new(Nowhere), 0);
-        Vm { flow, plan: plan(1, 20, "deny"), now: 0, tickets: BTreeMap::new(), calls: vec![], timeouts: vec![] }
+        Vm {
+            flow,
+            plan: plan(1, 20, "deny"),
+            now: 0,
+            tickets: BTreeMap::new(),
+            calls: vec![],
+            numbers: vec![],
+            timeouts: vec![],
+        }
     }
 
     fn at(&mut self, now: u64) -> &mut Vm {
@@ -88,6 +97,7 @@ impl Vm {
     }
 
     fn answers(&mut self, call: usize, body: &str) -> Vec<String> {
+        let body = numbered(self.numbers[call], body);
         self.ends(call, HttpEnd::Answer { status: 200, body: body.as_bytes() })
     }
 
@@ -101,8 +111,8 @@ impl Vm {
                     assert!(!self.calls.contains(&call.id));
                     let parts: Vec<&str> = call.http.body.split('/').collect();
                     // A limit, terms that say nothing, and nothing that is wanted, offered, held or owed.
-                    let ([command, _, "1", key, "60", "60000", "60", "300000", "30", lease @ ..], runs) =
-                        parts.split_at(15)
+                    let ([command, _, "1", key, "60", "60000", "60", "300000", "30", lease @ .., _number], runs) =
+                        parts.split_at(16)
                     else {
                         panic!("{parts:?}")
                     };
@@ -119,6 +129,7 @@ impl Vm {
                     }
                     told.push(line);
                     self.calls.push(call.id);
+                    self.numbers.push(number_of(&call.http));
                     self.timeouts.push(call.timeout);
                 }
                 Step::Finish(name, Verdict { answer, record }) => {
@@ -348,6 +359,26 @@ fn a_script_that_redis_does_not_know_is_sent_once() {
 }
 
 #[wasm_bindgen_test(unsupported = test)]
+fn another_calls_reply_is_a_failure_that_nobody_is_admitted_by() {
+    let mut vm = Vm::new(CallOwner::Root);
+    vm.comes("a", 1);
+    vm.woken();
+    vm.answers(0, NOSCRIPT);
+    vm.comes_for("x", "b", 1);
+    vm.woken();
+    let numbers: std::collections::BTreeSet<u64> = vm.numbers.iter().copied().collect();
+    assert_eq!(numbers.len(), 3, "each call has a number of its own, the second try as well");
+    assert!(numbers.iter().all(|number| *number < 1 << 53));
+    let of_b = numbered(vm.numbers[2], &grants_by_text(59, &[1]));
+    let misdelivered = HttpEnd::Answer { status: 200, body: of_b.as_bytes() };
+    assert_eq!(vm.ends(1, misdelivered), ["a 503 misdelivered"]);
+    let of_the_first_try = numbered(vm.numbers[0], &grants(59, &[1]));
+    let misdelivered = HttpEnd::Answer { status: 200, body: of_the_first_try.as_bytes() };
+    assert_eq!(vm.ends(2, misdelivered), ["b 503 misdelivered"]);
+    assert!(vm.flow.is_idle());
+}
+
+#[wasm_bindgen_test(unsupported = test)]
 fn those_who_have_left_or_timed_out_are_not_charged_by_the_second_try() {
     let mut vm = Vm::new(CallOwner::Root);
     vm.comes("a", 1);
@@ -514,7 +545,8 @@ fn every_failure_reaches_the_whole_group_and_is_counted_for_each() {
         (answer(503, b""), "status"),
         (answer(200, b"x"), "unreadable"),
         (answer(200, br#"{"EVALSHA":[false,"OOM"]}"#), "redis"),
-        (answer(200, br#"{"EVALSHA":[0,0,0,0,0,0,0,2]}"#), "unreadable"),
+        (answer(200, br#"{"EVALSHA":[0,0,0,0,0,0,0,2]}"#), "misdelivered"),
+        (answer(200, br#"{"EVALSHA":[0]"#), "unreadable"),
     ];
     for (end, reason) in table {
         for (on_error, status) in [("deny", 503), ("allow", 200)] {

@@ -56,6 +56,7 @@ struct Verdict {
 #[derive(Debug)]
 struct Out {
     id: CallId,
+    number: u64,
     plan: usize,
     key: usize,
     by_text: bool,
@@ -252,7 +253,7 @@ impl History {
         for verdict in verdicts.iter_mut().filter(|verdict| !verdict.granted) {
             verdict.remaining = remaining;
         }
-        let mut reply = vec![bucket.level, (capacity - bucket.level).div_ceil(requests), 0, 0, 0, 0, 0];
+        let mut reply = vec![out.number, bucket.level, (capacity - bucket.level).div_ceil(requests), 0, 0, 0, 0, 0];
         let mut of_run = verdicts.iter();
         for run in runs(costs) {
             reply.push(of_run.by_ref().take(run.count as usize).filter(|verdict| verdict.granted).count() as u64);
@@ -343,7 +344,7 @@ impl History {
         assert_eq!(numbers[..3], [limit.requests(), limit.period().0, limit.burst()]);
         // Nothing is borrowed: the terms say nothing, and nothing is offered, wanted, held or owed.
         assert_eq!(numbers[3..11], [300_000, limit.burst() / 2, 0, 0, 0, 0, 0, 0]);
-        let asked: Vec<Run> = numbers[11..].chunks(2).map(|run| Run { cost: run[0], count: run[1] }).collect();
+        let asked: Vec<Run> = numbers[12..].chunks(2).map(|run| Run { cost: run[0], count: run[1] }).collect();
         let by_text = parts[0] == "EVAL";
         let waits = |waiter: &usize| self.waiters[*waiter].state == State::Waiting;
         self.log.push(format!("  a call for plan {plan}, key {key}: {asked:?}"));
@@ -371,7 +372,18 @@ impl History {
             assert!(by_text || !young, "a second call too early");
         }
         let (sent, ends) = (self.now, self.now + call.timeout.0);
-        self.calls.push(Out { id: call.id, plan, key, by_text, group, sent, ends, over: false, ran: None });
+        self.calls.push(Out {
+            id: call.id,
+            number: numbers[11],
+            plan,
+            key,
+            by_text,
+            group,
+            sent,
+            ends,
+            over: false,
+            ran: None,
+        });
     }
 
     fn look_at_finish(

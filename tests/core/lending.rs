@@ -18,7 +18,7 @@ use weir::pool::table::{Entry, Table};
 use weir::pool::{Lost, Nowhere, Over, Store};
 use weir::record::Effect;
 
-use crate::made::{Sent, Shared, policy};
+use crate::made::{Sent, Shared, number_of, numbered, policy};
 
 /// Where the tests' time begins.
 const START: u64 = 1_700_000_000_000;
@@ -82,6 +82,8 @@ struct Worker {
 #[derive(Clone)]
 struct Out {
     id: CallId,
+    number: u64,
+    by_text: bool,
     /// Requests, period and burst.
     limit: [i64; 3],
 }
@@ -148,7 +150,15 @@ impl Worker {
         let numbers = [lent.end, lent.valid, lent.kept, lent.extra].map(|number| number as i64);
         let head = [left * period, reset, numbers[0], numbers[1], numbers[2], numbers[3], lent.limited.into()];
         let reply = [&head[..], granted].concat();
-        let body = serde_json::json!({ "EVALSHA": reply }).to_string();
+        let command = if self.calls[call].by_text { "EVAL" } else { "EVALSHA" };
+        let body = numbered(self.calls[call].number, &serde_json::json!({ command: reply }).to_string());
+        self.ends(ms, call, HttpEnd::Answer { status: 200, body: body.as_bytes() })
+    }
+
+    /// Redis does not know the script.
+    fn does_not_know(&mut self, ms: u64, call: usize) -> Vec<String> {
+        let command = if self.calls[call].by_text { "EVAL" } else { "EVALSHA" };
+        let body = format!(r#"{{"{command}":[false,"NOSCRIPT No matching script."]}}"#);
         self.ends(ms, call, HttpEnd::Answer { status: 200, body: body.as_bytes() })
     }
 
@@ -173,7 +183,7 @@ impl Worker {
                 Step::Call(call) => {
                     let parts: Vec<&str> = call.http.body.split('/').collect();
                     let numbers: Vec<i64> = parts[4..].iter().map(|part| part.parse().expect("a number")).collect();
-                    let [requests, period, burst, _, _, want, end, size, carry, hold, debt, runs @ ..] =
+                    let [requests, period, burst, _, _, want, end, size, carry, hold, debt, _, runs @ ..] =
                         numbers.as_slice()
                     else {
                         panic!("{parts:?}")
@@ -195,7 +205,12 @@ impl Worker {
                         line += &format!(" {}x{}", run[0], run[1]);
                     }
                     told.push(line.replace(['{', '}'], ""));
-                    self.calls.push(Out { id: call.id, limit: [*requests, *period, *burst] });
+                    self.calls.push(Out {
+                        id: call.id,
+                        number: number_of(&call.http),
+                        by_text: parts[0] == "EVAL",
+                        limit: [*requests, *period, *burst],
+                    });
                 }
                 Step::Finish(name, Verdict { answer, record }) => {
                     let degraded = record.marks.iter().find_map(|mark| mark.degraded).map(Failure::name);
@@ -308,6 +323,46 @@ fn tokens_that_run_low_are_asked_for_ahead_and_nobody_waits() {
     // It lends, and e, who came after it was sent, is served by that.
     assert_eq!(worker.answers(now + 3, 3, 800, lends(8, 1, 100), &[]), ["e 200 901"]);
     assert_eq!(worker.tokens("r x.x"), 99);
+    assert!(worker.flow.is_idle());
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_lease_is_not_named_again_after_a_script_that_redis_does_not_know() {
+    let [mut worker] = workers(&policy_of(&[LEASE]));
+    let now = borrow(&mut worker, 500, 40) + 400;
+    worker.comes(now, "a", 35);
+    worker.comes(now, "b", 1);
+    assert_eq!(worker.woken(now + 1), ["call 3 r x.x want 192 lease 7 of 40 with 4"]);
+    assert_eq!(worker.comes(now + 1, "c", 5), NOTHING);
+    // Somebody was told so; the call may have run, and have closed the lease.
+    assert_eq!(worker.does_not_know(now + 2, 3), ["call 4 r x.x want 188"]);
+    // What is at hand is counted until the answer is there.
+    assert_eq!(worker.comes(now + 2, "d", 1), ["d 200 905"]);
+    assert_eq!(worker.answers(now + 3, 4, 800, lends(8, 0, 100), &[]), ["c 200 897"]);
+    assert_eq!(worker.tokens("r x.x"), 95);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_lease_is_lost_where_the_second_try_fails_or_has_nothing_to_ask_for() {
+    let not_started = HttpEnd::NotStarted(Failure::Unreachable);
+    for end in [HttpEnd::NoAnswer, HttpEnd::Answer { status: 200, body: br#"{"EVAL":[false,"OOM"]}"# }, not_started] {
+        let [mut worker] = workers(&policy_of(&[LEASE]));
+        let now = borrow(&mut worker, 500, 40) + 400;
+        worker.comes(now, "a", 35);
+        worker.comes(now, "b", 1);
+        worker.woken(now + 1);
+        worker.does_not_know(now + 2, 3);
+        assert_eq!(worker.ends(now + 3, 4, end), NOTHING);
+        assert_eq!(worker.tokens("r x.x"), 0, "{end:?}");
+        assert!(worker.flow.is_idle());
+    }
+    // It goes back, and nobody waits.
+    let [mut worker] = workers(&policy_of(&[LEASE]));
+    let now = borrow(&mut worker, 500, 40) + 5001;
+    let told = worker.tick(now);
+    assert_eq!(told, ["call 3 r x.x want 0 lease 7 of 40 with 40"]);
+    assert_eq!(worker.does_not_know(now + 1, 3), NOTHING);
+    assert_eq!(worker.knows("r x.x").map(|entry| (entry.lease.size, entry.lease.end)), Some((0, 0)));
     assert!(worker.flow.is_idle());
 }
 
@@ -812,6 +867,20 @@ fn what_is_spent_first_is_settled_at_each_interval() {
     assert_eq!(other.answers(552, 2, 8, NOTHING_LENT, &[]), NOTHING);
     assert_eq!([one.tick(2000), other.tick(2000)], [NOTHING, NOTHING]);
     assert!(one.flow.is_idle() && other.flow.is_idle());
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_debt_is_told_whole_again_after_a_script_that_redis_does_not_know() {
+    for (end, again) in [(HttpEnd::NotStarted(Failure::Unreachable), Some(2)), (HttpEnd::NoAnswer, None)] {
+        let [mut worker] = workers(&policy_of(&[ASYNC]));
+        worker.comes(0, "a", 2);
+        assert_eq!(worker.tick(100), ["call 0 r x.x want 0 debt 2"]);
+        assert_eq!(worker.does_not_know(101, 0), ["call 1 r x.x want 0 debt 2"]);
+        // The second try never began, so that nothing is lost; or nobody knows.
+        assert_eq!(worker.ends(102, 1, end), NOTHING);
+        let wanted: Vec<String> = again.iter().map(|debt| format!("call 2 r x.x want 0 debt {debt}")).collect();
+        assert_eq!(worker.tick(201), wanted);
+    }
 }
 
 #[wasm_bindgen_test(unsupported = test)]

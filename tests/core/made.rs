@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use weir::bucket::{Acquire, Offer, Run};
 use weir::clock::Ms;
+use weir::limiter::HttpCall;
 use weir::policy::{ClassId, Environment, Limit, Mode, OnError, Policy, Terms};
 use weir::pool::{Lost, Over, Store};
 use weir::request::Request;
@@ -39,7 +40,31 @@ pub fn limit(requests: u64, seconds: u64, burst: u64) -> Limit {
 
 /// What a proxy asks only for those who wait.
 pub fn only_for(limit: Limit, runs: &[Run]) -> Acquire {
-    Acquire { limit, terms: Terms::default(), offer: Offer::default(), hold: false, runs: runs.to_vec() }
+    Acquire {
+        limit,
+        terms: Terms::default(),
+        offer: Offer::default(),
+        hold: false,
+        runs: runs.to_vec(),
+        number: NUMBER,
+    }
+}
+
+/// The number of a call that stands for any.
+pub const NUMBER: u64 = 4242;
+
+/// The number in the body of a call.
+pub fn number_of(call: &HttpCall) -> u64 {
+    call.body.split('/').nth(15).and_then(|part| part.parse().ok()).expect("a number")
+}
+
+/// A reply's body with the number of its call before the numbers that it has.
+pub fn numbered(number: u64, body: &str) -> String {
+    let has_numbers = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit() || first == '-');
+    match body.split_once("\":[") {
+        Some((command, rest)) if has_numbers(rest) => format!("{command}\":[{number},{rest}"),
+        _ => body.to_owned(),
+    }
 }
 
 /// What a request needs of the bucket `key` of the first rule, granted by the limiter alone.

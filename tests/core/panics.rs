@@ -206,6 +206,7 @@ fn no_reply_of_a_limiter() {
         "-1",
         "3600000",
         "18446744073709551616",
+        "4242",
         "false",
         "\"NOSCRIPT\"",
         "null",

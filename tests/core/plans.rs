@@ -14,7 +14,7 @@ use weir::pool::table::Table;
 use weir::pool::{Nowhere, Store};
 use weir::rule::Ask;
 
-use crate::made::{Random, Sent, Shared, policy, rounds};
+use crate::made::{Random, Sent, Shared, number_of, policy, rounds};
 
 /// Where the tests' time begins.
 const START: u64 = 1_700_000_000_000;
@@ -126,7 +126,7 @@ impl Worker {
 fn reply_to(call: &Call, (level, granted): (u64, u64)) -> String {
     let numbers: Vec<u64> = call.http.body.split('/').skip(4).map(|part| part.parse().expect("a number")).collect();
     let reset = (numbers[1] * numbers[2] - level).div_ceil(numbers[0]);
-    serde_json::json!({ "EVALSHA": [level, reset, 0, 0, 0, 0, 0, granted] }).to_string()
+    serde_json::json!({ "EVALSHA": [number_of(&call.http), level, reset, 0, 0, 0, 0, 0, granted] }).to_string()
 }
 
 #[wasm_bindgen_test(unsupported = test)]

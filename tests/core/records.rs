@@ -10,7 +10,7 @@ use weir::plan::Plan;
 use weir::policy::Policy;
 use weir::record::Record;
 
-use crate::made::{Sent, Shared, policy};
+use crate::made::{Sent, Shared, number_of, numbered, policy};
 
 /// A proxy with one worker, whose limiter answers each call with this, or not at all.
 struct Proxy {
@@ -46,7 +46,8 @@ impl Proxy {
                 match step {
                     Step::Wake => steps.extend(self.flow.woken(now)),
                     Step::Call(call) => {
-                        let end = match self.reply {
+                        let reply = self.reply.map(|body| numbered(number_of(&call.http), body));
+                        let end = match &reply {
                             Some(body) => HttpEnd::Answer { status: 200, body: body.as_bytes() },
                             None => HttpEnd::NoAnswer,
                         };
@@ -235,7 +236,7 @@ fn what_happens_between_proxy_and_limiter_is_told() {
         (Some(r#"{"EVALSHA":[0,1000,0,0,0,0,0,0]}"#), &[Event::CallEnded(CallEnd::Ok)]),
         (
             Some(r#"{"EVALSHA":[false,"NOSCRIPT No matching script."]}"#),
-            &[Event::CallEnded(CallEnd::NoScript), Event::CallEnded(CallEnd::Failed(Failure::Unreadable))],
+            &[Event::CallEnded(CallEnd::NoScript), Event::CallEnded(CallEnd::Failed(Failure::Misdelivered))],
         ),
         (None, &[Event::CallEnded(CallEnd::Failed(Failure::Reset))]),
     ];

@@ -140,8 +140,10 @@ fn a_call_is_a_post_to_the_limiter_with_the_script_by_its_name() {
         assert_eq!(call.headers, headers.map(|(name, value)| (name.to_owned(), value.to_owned())));
         assert_eq!(call.cluster, "webdis");
         assert_eq!(call.timeout_ms, 1500, "ten times the wait");
-        let arguments =
-            "1/rl%3A%7Buser%2Eu1%7D%3Aper-user%3Adefault%3A60000%3At3/60/60000/60/300000/30/0/0/0/0/0/0/1/1";
+        let number = call.number();
+        let arguments = format!(
+            "1/rl%3A%7Buser%2Eu1%7D%3Aper-user%3Adefault%3A60000%3At3/60/60000/60/300000/30/0/0/0/0/0/0/{number}/1/1"
+        );
         assert_eq!(call.body, format!("EVALSHA/{}/{arguments}", TOKEN_BUCKET.sha));
     });
 }

@@ -13,11 +13,11 @@ pub struct Limiter(BTreeMap<String, Root>);
 impl Limiter {
     /// Executes a call; gives its reply.
     pub fn execute(&mut self, now_ms: u64, call: &Call) -> String {
-        let asks = call.asks();
-        let (key, numbers) = asks.split_once(' ').expect("a key and numbers");
-        let numbers: Vec<u64> = numbers.split(' ').map(|number| number.parse().expect("a number")).collect();
+        let (key, numbers) = call.key_and_numbers();
         let acquire = Acquire::from_args(&numbers).expect("arguments as they are promised");
-        let reply = self.0.entry(key.to_owned()).or_default().acquire(now_ms, &acquire).to_list();
+        let reply = self.0.entry(key).or_default().acquire(now_ms, &acquire).to_list();
+        // The world puts the call's number before it: see `Proxy::reply`.
+        let reply = &reply[1..];
         format!("{{\"{}\":{reply:?}}}", call.command())
     }
 }

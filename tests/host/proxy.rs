@@ -256,7 +256,13 @@ impl Proxy {
         self.reply(&self.call(), "200", body);
     }
 
+    /// The same for one of them. A verdict gets the number of the call.
     pub fn reply(&self, call: &Call, status: impl AsRef<[u8]>, body: impl AsRef<[u8]>) {
+        self.misdeliver(call, status, call.numbered(body.as_ref()));
+    }
+
+    /// A call gets this reply, whosever it is.
+    pub fn misdeliver(&self, call: &Call, status: impl AsRef<[u8]>, body: impl AsRef<[u8]>) {
         let headers = vec![(":status".to_owned(), status.as_ref().to_vec())];
         self.end_call(call, headers, body.as_ref());
     }
@@ -372,14 +378,44 @@ impl Proxy {
     }
 }
 
+/// Where its number stands in a call.
+const NUMBER: usize = 15;
+
 impl Call {
     fn ends_ms(&self) -> u64 {
         self.sent_ms + u64::from(self.timeout_ms)
     }
 
-    /// The arguments of the command after the script and the number of keys, decoded, with a space between.
+    /// The arguments of the command after the script and the number of keys, but for the call's own number, decoded,
+    /// with a space between.
     pub fn asks(&self) -> String {
-        self.parts()[3..].join(" ")
+        let mut parts = self.parts();
+        parts.remove(NUMBER);
+        parts[3..].join(" ")
+    }
+
+    /// What it carries so that its reply is known.
+    pub fn number(&self) -> u64 {
+        self.parts()[NUMBER].parse().expect("a number")
+    }
+
+    /// The key and all numbers that follow it.
+    pub fn key_and_numbers(&self) -> (String, Vec<u64>) {
+        let parts = self.parts();
+        (parts[3].clone(), parts[4..].iter().map(|number| number.parse().expect("a number")).collect())
+    }
+
+    /// A reply of the script to this call: one that holds numbers, with the call's own before them.
+    pub fn numbered(&self, body: &[u8]) -> Vec<u8> {
+        for command in ["EVALSHA", "EVAL"] {
+            let start = format!("{{\"{command}\":[").into_bytes();
+            if let Some(rest) = body.strip_prefix(&start[..])
+                && rest.first().is_some_and(|first| first.is_ascii_digit() || *first == b'-')
+            {
+                return [&start, format!("{},", self.number()).as_bytes(), rest].concat();
+            }
+        }
+        body.to_vec()
     }
 
     pub fn command(&self) -> String {

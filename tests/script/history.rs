@@ -167,7 +167,8 @@ impl World {
             4 if !self.honest => (EXACT - 1) as u64 / self.limit.period_ms,
             _ => 0,
         };
-        Acquire { want, end, size, carry, hold, debt, runs, ..self.limit.call(self.terms) }
+        let number = random.of_any_size((1 << 53) - 1);
+        Acquire { want, end, size, carry, hold, debt, number, runs, ..self.limit.call(self.terms) }
     }
 }
 

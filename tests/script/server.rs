@@ -25,7 +25,7 @@ local function call(...)
   if words[1] == 'SET' then words[5] = string.format('%.17g', words[5] + KEPT_MS) end
   return redis.call(unpack(words))
 end
-local reply = script({call = call, error_reply = redis.error_reply})
+local reply = script({call = call, pcall = call})
 if reply.err then return reply end
 table.insert(answer, 1, reply)
 return answer

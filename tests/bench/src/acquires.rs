@@ -59,6 +59,7 @@ fn acquire(limit: Limit, want: u64) -> Acquire {
         offer,
         hold: false,
         runs: vec![Run { cost: 1, count: 1 }],
+        number: 1 << 52,
     }
 }
 

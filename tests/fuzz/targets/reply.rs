@@ -32,7 +32,7 @@ fuzz_target!(|bytes: &[u8]| {
         },
         false => Offer::default(),
     };
-    let asked = Acquire { limit, terms: Terms::default(), offer, hold, runs };
+    let asked = Acquire { limit, terms: Terms::default(), offer, hold, runs, number: 4242 };
     let runs = &asked.runs;
     let capacity = i128::from(burst) * i128::from(limit.period().0);
     let body = match shape & 8 == 0 {
@@ -47,7 +47,7 @@ fuzz_target!(|bytes: &[u8]| {
             };
             let granted: String = runs.iter().map(|_| format!(",{}", pieces.byte() % 18)).collect();
             let command = if by == By::Sha { "EVALSHA" } else { "EVAL" };
-            format!(r#"{{"{command}":[{level},{reset}{lease}{granted}]}}"#).into_bytes()
+            format!(r#"{{"{command}":[4242,{level},{reset}{lease}{granted}]}}"#).into_bytes()
         }
     };
     for end in [HttpEnd::Oversized, HttpEnd::NoAnswer] {

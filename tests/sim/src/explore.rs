@@ -20,7 +20,7 @@ use weir::rule::Ask;
 
 use crate::check::{Holding, Limit, Promise};
 use crate::clock::START;
-use crate::root::{Reply, Root};
+use crate::root::{Acquire, Reply, Root};
 use crate::scenario::{Limits, Mode, Network, Scenario};
 use crate::shared::Shared;
 use crate::wire::{self, Sent};
@@ -162,7 +162,8 @@ struct SentHash(Sent);
 
 impl Hash for SentHash {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.acquire.hash(state);
+        // A call's number is of no other meaning than that its reply has it.
+        Acquire { number: 0, ..self.0.acquire.clone() }.hash(state);
     }
 }
 
@@ -517,7 +518,7 @@ impl<'c> Small<'c> {
         let rule = message.rule;
         let reply = self.roots[rule].acquire(START + self.now, call);
         let granted = if call.hold { 0 } else { call.cost(&reply.granted) };
-        message.reply = Some(reply.clone());
+        message.reply = Some(Reply { number: 0, ..reply.clone() });
         self.note(|| format!("    {reply:?}"));
         self.admit(rule, granted);
     }
@@ -531,7 +532,7 @@ impl<'c> Small<'c> {
             let holding = &mut self.holdings[message.worker / self.ground.case.workers][message.rule];
             holding.replace(call.end, call.carry.min(call.want), reply.end, reply.kept, reply.extra + held);
         }
-        let body = wire::body(reply, message.sent.0.by_text);
+        let body = wire::body(&Reply { number: call.number, ..reply.clone() }, message.sent.0.by_text);
         let end = HttpEnd::Answer { status: 200, body: body.as_bytes() };
         let now = self.time();
         let steps = self.flows[message.worker].ended(message.call, end, now);

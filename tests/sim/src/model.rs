@@ -281,6 +281,7 @@ impl State {
             carry,
             hold,
             debt: 0,
+            number: 0,
             runs,
         };
         // What is not wanted any more is not spent while the call is out. Rule 6: nor is anything after the shorter life.

@@ -57,12 +57,15 @@ pub struct Acquire {
     pub carry: u64,
     pub hold: bool,
     pub debt: u64,
+    /// Which call this is; the reply says it again.
+    pub number: u64,
     pub runs: Vec<Run>,
 }
 
 /// The script's reply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reply {
+    pub number: u64,
     pub level: i64,
     pub reset_ms: u64,
     pub end: u64,
@@ -120,6 +123,7 @@ impl Root {
         self.time = now;
         self.expires_at = Some(clock + self.expiry_ms(clock, call));
         Reply {
+            number: call.number,
             level: self.level(call).try_into().expect("levels are below 2^53"),
             reset_ms: call.wait(self.used),
             end,
@@ -294,23 +298,25 @@ impl Acquire {
     }
 
     pub fn to_args(&self) -> Vec<u64> {
-        let Acquire { requests, period_ms, burst, life_ms, lend, want, end, size, carry, hold, debt, runs } = self;
+        let Acquire { requests, period_ms, burst, life_ms, lend, want, end, size, carry, hold, debt, number, runs } =
+            self;
         let mut args = vec![*requests, *period_ms, *burst, *life_ms, *lend, *want, *end, *size, *carry];
-        args.extend([u64::from(*hold), *debt]);
+        args.extend([u64::from(*hold), *debt, *number]);
         args.extend(runs.iter().flat_map(|run| [run.cost, run.count]));
         args
     }
 
     /// None for arguments that the script's caller promises not to send.
     pub fn from_args(args: &[u64]) -> Option<Acquire> {
-        let (&[requests, period_ms, burst, life_ms, lend, want, end, size, carry, hold, debt], runs) =
-            args.split_first_chunk::<11>()?;
+        let (&[requests, period_ms, burst, life_ms, lend, want, end, size, carry, hold, debt, number], runs) =
+            args.split_first_chunk::<12>()?;
         let (runs, []) = runs.as_chunks::<2>() else { return None };
         let runs: Vec<Run> = runs.iter().map(|&[cost, count]| Run { cost, count }).collect();
         let is_limit = requests > 0 && period_ms > 0 && burst > 0;
         let costs_fit = runs.iter().all(|run| (1..=burst).contains(&run.cost));
         let hold = hold == 1;
-        let call = Acquire { requests, period_ms, burst, life_ms, lend, want, end, size, carry, hold, debt, runs };
+        let call =
+            Acquire { requests, period_ms, burst, life_ms, lend, want, end, size, carry, hold, debt, number, runs };
         (is_limit && costs_fit && call.capacity() < EXACT).then_some(call)
     }
 }
@@ -319,8 +325,8 @@ impl Reply {
     /// As Redis sends it.
     pub fn to_list(&self) -> Vec<i64> {
         let integer = |number: u64| i64::try_from(number).expect("an integer of Redis");
-        let Reply { level, reset_ms, end, valid_ms, kept, extra, limited, granted } = self;
-        let mut list = vec![*level];
+        let Reply { number, level, reset_ms, end, valid_ms, kept, extra, limited, granted } = self;
+        let mut list = vec![integer(*number), *level];
         list.extend([*reset_ms, *end, *valid_ms, *kept, *extra, u64::from(*limited)].map(integer));
         list.extend(granted.iter().copied().map(integer));
         list
