@@ -191,6 +191,11 @@ impl Holding {
         self.take(end, carry);
     }
 
+    /// All leases are forgotten.
+    pub fn drop_all(&mut self) {
+        self.keep(|_| false);
+    }
+
     fn take(&mut self, end: u64, carry: u64) -> u64 {
         let Some(at) = self.lots.iter().position(|lot| lot.end == end) else {
             return 0;

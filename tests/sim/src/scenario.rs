@@ -77,6 +77,8 @@ pub struct Network {
     pub lost_calls: u64,
     pub lost_replies: u64,
     pub doubled_replies: u64,
+    /// Another call's reply comes instead, or an error that another call has met.
+    pub swapped_replies: u64,
     /// Executed twice, which the promise assumes away but for its slack.
     pub doubled_calls: u64,
     pub refused: u64,
@@ -97,6 +99,8 @@ pub struct Way {
     /// After so many microseconds once more.
     pub call_again: Option<u64>,
     pub reply_again: Option<u64>,
+    /// Another reply comes instead: which of them.
+    pub swapped: Option<u64>,
 }
 
 impl Network {
@@ -117,12 +121,20 @@ impl Network {
         way.reply_lost = chance.thousandths(self.lost_replies);
         way.call_again = chance.thousandths(self.doubled_calls).then(|| chance.below(self.late + 1));
         way.reply_again = chance.thousandths(self.doubled_replies).then(|| chance.below(self.late + 1));
+        way.swapped = chance.thousandths(self.swapped_replies).then(|| chance.below(1 << 32));
         way
     }
 
     /// Whether nothing ever happens to a call but a delay.
     pub fn is_perfect(&self) -> bool {
-        let of = [self.slow, self.lost_calls, self.lost_replies, self.doubled_replies, self.doubled_calls];
+        let of = [
+            self.slow,
+            self.lost_calls,
+            self.lost_replies,
+            self.doubled_replies,
+            self.doubled_calls,
+            self.swapped_replies,
+        ];
         of.iter().sum::<u64>() + self.refused + self.lost_wakes == 0
     }
 }
@@ -168,6 +180,11 @@ impl Scenario {
             counts_from: 0,
         };
         scenario.network = network(chance, &scenario);
+        if !scenario.network.is_perfect() {
+            // Of a chance of its own, so that a seed's other draws stay as they were.
+            let mut chance = Chance::new(seed, 1 << 41);
+            scenario.network.swapped_replies = if chance.one_in(2) { chance.below(150) } else { 0 };
+        }
         if is_async {
             // What a proxy spends while nobody hears of it has no bound, and a proxy that forgets starts anew.
             scenario.network = Network { delay: scenario.network.delay, ..Network::default() };

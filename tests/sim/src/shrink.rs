@@ -91,12 +91,13 @@ fn cut_faults(best: &mut Scenario, fails: Fails) {
 
 /// What happens to messages: all of a kind at once, then message by message.
 fn cut_network(best: &mut Scenario, fails: Fails) {
-    let kinds: [fn(&mut Network); 8] = [
+    let kinds: [fn(&mut Network); 9] = [
         |network| *network = Network { delay: network.delay, ..Network::default() },
         |network| network.slow = 0,
         |network| network.lost_calls = 0,
         |network| network.lost_replies = 0,
         |network| network.doubled_replies = 0,
+        |network| network.swapped_replies = 0,
         |network| network.doubled_calls = 0,
         |network| network.refused = 0,
         |network| network.lost_wakes = 0,

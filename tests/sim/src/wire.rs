@@ -41,6 +41,11 @@ pub fn read_only(by_text: bool) -> String {
     format!(r#"{{"{}":[false,"READONLY You can't write against a read only replica."]}}"#, command(by_text))
 }
 
+/// What the script answers to a call with this number where the key holds something else.
+pub fn bad_key(by_text: bool, number: u64) -> String {
+    format!(r#"{{"{}":[{number},"WEIR the key holds no token bucket"]}}"#, command(by_text))
+}
+
 fn command(by_text: bool) -> &'static str {
     if by_text { "EVAL" } else { "EVALSHA" }
 }

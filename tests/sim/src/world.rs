@@ -4,7 +4,7 @@
 //! scenario says, and looks at each step whether what must hold still does.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::rc::Rc;
 
 use weir::answer::Answer;
@@ -204,6 +204,8 @@ pub struct World<'s> {
     free: Vec<u32>,
     messages: BTreeMap<u32, Message>,
     message: u32,
+    /// The last replies of the script, and to which calls.
+    past: VecDeque<(u32, String)>,
     buckets: Vec<Bucket>,
     credits: Vec<Credit>,
     /// Nothing has happened for which the promise has a slack.
@@ -350,6 +352,7 @@ impl<'s> World<'s> {
             waiting: Vec::new(),
             free: Vec::new(),
             messages: BTreeMap::new(),
+            past: VecDeque::new(),
             message: 0,
             buckets: (0..scenario.roots()).map(bucket).collect(),
             credits: Vec::new(),
@@ -753,9 +756,12 @@ impl<'s> World<'s> {
             let holding = proxy.holdings.entry(bucket).or_default();
             // Where it cannot be told what a request took from its lease, what is held is an upper bound.
             let is_loose = proxy.wiped || self.buckets[bucket as usize].is_loose;
-            if is_loose && !sent.by_text {
+            if sent.by_text {
+                // The first of two calls has reported it.
+                holding.turn += 1;
+            } else if is_loose {
                 holding.drop(asked.end, asked.carry.saturating_sub(asked.want));
-            } else if !is_loose {
+            } else {
                 holding.report(asked.end, asked.carry, asked.want, until);
             }
         }
@@ -826,7 +832,10 @@ impl<'s> World<'s> {
             self.limiter.knows_script = true;
             let reply = self.limiter.acquire(self.now, bucket, &call);
             note!(self, "the limiter executes {number}: {reply:?}");
-            (wire::body(&reply, by_text), Some(reply))
+            let body = wire::body(&reply, by_text);
+            self.past.truncate(15);
+            self.past.push_front((number, body.clone()));
+            (body, Some(reply))
         };
         let executed = reply.1.clone();
         let (way, replies) = (message.way, &mut message.replies);
@@ -853,6 +862,21 @@ impl<'s> World<'s> {
         self.done(number);
     }
 
+    /// What comes to this call instead of its own reply: what another one was answered, or an error that another one may
+    /// have met.
+    fn another_reply(&self, number: u32, which: u64) -> String {
+        let by_text = which & 1 == 1;
+        let others = self.past.iter().filter(|(other, _)| *other != number).map(|(_, body)| body);
+        let others: Vec<&String> = others.collect();
+        match which % 7 {
+            0 => wire::NO_SCRIPT.to_owned(),
+            1 => wire::read_only(by_text),
+            2 => wire::bad_key(by_text, which),
+            _ if !others.is_empty() => others[(which / 7) as usize % others.len()].clone(),
+            _ => wire::NO_SCRIPT.to_owned(),
+        }
+    }
+
     /// A reply reaches the worker that called; or again; or too late.
     fn back(&mut self, number: u32, again: bool) {
         let Some(message) = self.messages.get_mut(&number) else { return };
@@ -861,19 +885,28 @@ impl<'s> World<'s> {
         let in_time = self.now < message.ends + self.proxies[usize::from(spot.proxy)].lag;
         let first = !std::mem::replace(&mut message.over, true);
         let Some((body, reply)) = message.replies[usize::from(again)].clone() else { return self.done(number) };
+        let swapped = message.way.swapped.filter(|_| first);
+        let (body, reply) = match swapped {
+            Some(which) => (self.another_reply(number, which), None),
+            None => (body, reply),
+        };
         // Where a worker has died, its proxy goes on as if no reply had come.
         if first && in_time && lives(&self.proxies, spot) {
-            let call = self.messages[&number].sent.acquire.clone();
+            let Sent { acquire: call, by_text, .. } = self.messages[&number].sent.clone();
             let proxy = &mut self.proxies[usize::from(spot.proxy)];
             let can_write = !proxy.shared.loses();
             let holding = proxy.holdings.entry(bucket).or_default();
+            // A call by text names no lease: what there was of it ends with its reply.
+            if by_text && (reply.is_some() || can_write) {
+                holding.drop_all();
+            }
             match &reply {
                 Some(reply) => {
                     let held = if call.hold { call.cost(&reply.granted) } else { 0 };
                     holding.replace(call.end, call.carry.min(call.want), reply.end, reply.kept, reply.extra + held);
                 }
                 // The same is asked again, by text.
-                None if body == wire::NO_SCRIPT => {}
+                None if body == wire::NO_SCRIPT && !by_text => {}
                 None if can_write => holding.drop(call.end, call.carry),
                 None => {}
             }
@@ -881,7 +914,7 @@ impl<'s> World<'s> {
         note!(self, "the reply to {number} is back at {}{}", spot.proxy, if first { "" } else { ", once more" });
         let end = HttpEnd::Answer { status: 200, body: body.as_bytes() };
         // A reply that is doubled or late is told, too: the flow must not mind.
-        let cause = (first && in_time).then_some((number, again));
+        let cause = (first && in_time && swapped.is_none()).then_some((number, again));
         self.drive(spot, cause, |flow, now| flow.ended(id, end, now));
         self.check_held(bucket);
         self.done(number);
@@ -895,6 +928,7 @@ impl<'s> World<'s> {
         let is_told = lives(&self.proxies, spot) && !self.proxies[usize::from(spot.proxy)].shared.loses();
         if !std::mem::replace(&mut message.over, true) {
             let (end, carry) = (message.sent.acquire.end, message.sent.acquire.carry);
+            let by_text = message.sent.by_text;
             let want = message.sent.acquire.want;
             let until = self.limiter.clock.ms(sent_at) + message.sent.acquire.short_life_ms();
             // Where nobody can be told, the rest is spent until the next call, but for what is not counted for long.
@@ -903,6 +937,7 @@ impl<'s> World<'s> {
                 let is_last = holding.turn == turn;
                 match refused {
                     _ if !is_last => {}
+                    _ if by_text && (is_told && !is_loose) => holding.drop_all(),
                     // One that never began has changed nothing.
                     true => holding.restore(end, until, carry.saturating_sub(want)),
                     // Two leases of a proxy that was wiped may have one end.

@@ -26,6 +26,7 @@ const LEASE: &str = "src/pool/lease.rs";
 const LENDING: &str = "src/plan/lending.rs";
 const FLOW: &str = "src/flow/mod.rs";
 const LINE: &str = "src/flow/line.rs";
+const WEBDIS: &str = "src/limiter/webdis.rs";
 
 const fn mutant(breaks: &'static str, parts: &'static [Part]) -> Mutant {
     Mutant { breaks, parts }
@@ -123,6 +124,21 @@ const MUTANTS: &[Mutant] = &[
     mutant("what another rule has refused stays spent",
            part!(FLOW, "«plan.put_back(self.store.as_ref(), &want.ask, *receipt, now.mono);»", "")),
     mutant("what is held passes, too", part!(LINE, "Share::Granted(_) if «call.asked.hold» =>", "false")),
+    // Replies that belong to other calls.
+    mutant("swapped: another call's reply is believed",
+           part!(WEBDIS, "(Some(number), _) if «u64::try_from(number) != Ok(asked.number)» =>", "false")),
+    mutant("swapped: all calls have one number", part!(LINE, "out.asked.number = «self.random() >> NOT_EXACT_BITS»;", "0")),
+    mutant("swapped: an error without a number proves that this call has not run",
+           part!(LINE, "let is_certain = «matches!(end, HttpEnd::NotStarted(_))»;",
+                 "matches!(end, HttpEnd::NotStarted(_)) || failure == Failure::Redis")),
+    mutant("swapped: a call whose reply was another's has not run",
+           part!(LINE, "let is_certain = «matches!(end, HttpEnd::NotStarted(_))»;",
+                 "matches!(end, HttpEnd::NotStarted(_)) || failure == Failure::Misdelivered")),
+    mutant("swapped: the second try names the lease that the first may have closed",
+           part!(LINE, "again.asked.offer = «Offer { want: want.saturating_sub(carry), debt, ..Offer::default() }»;",
+                 "again.asked.offer")),
+    mutant("swapped: the second try never began, and the lease that the first may have closed lives on",
+           part!(LEASE, "if «offer.end != self.end» {\n            return self.lose_call();", "false")),
     mutant("async: nothing is settled", part!(LENDING, "offer.debt = «unsettled»;", "0")),
 ];
 
