@@ -18,24 +18,29 @@
 --          granted...                     how many of each run were granted (the first ones of the run)
 -- or       number, 'WEIR ...'             the key holds something that this script did not write; it stays as it is
 --
--- Lent tokens count against the burst: level + lent <= burst, always. A lease is counted in a slot until it is closed
+-- What is kept is what was used, not the level, so that a change of limit moves nothing: level = burst - used, of the
+-- burst of whoever asks. Lent tokens are used: used >= lent, always. A lease is counted in a slot until it is closed
 -- or the slot ends. There are two kinds, long and short, and of each at most a current and a previous slot.
 --
 -- Numbers are doubles that only ever hold integers below 2^53, so they are exact. A unit is 1/period_ms of a
 -- token: each millisecond adds `requests` units and a token is `period_ms` units. The caller guarantees
 -- burst * period_ms < 2^53 and 1 <= cost <= burst, and a period of a second at least, so that tokens fit six bytes.
--- More debt than 2^53 units is forgiven.
+-- More use than 2^53 units is forgiven.
 --
--- The value is the level and its time (ms), two little-endian doubles, and for each slot that is not empty its kind
--- (one byte), its tokens and its end (six bytes each). No key means a full bucket. Redis TIME is the only clock; one
--- that goes back adds nothing.
+-- The value is the units used and the time (ms) of that, two little-endian doubles, and for each slot that is not empty its kind
+-- (one byte), its tokens and its end (six bytes each). No key means that nothing is used. Redis TIME is the only
+-- clock. Where it is behind the bucket's time by a second at most, time stands still until it has caught up. By more, it
+-- was set back, and time goes on from there: the bucket refills at its rate, as if none had passed, and a slot that
+-- ends later than after two of its lives ends after two lives, or after the time that it had left, should that be more:
+-- never before its leases do. Its end being its id, they are no longer found when they are reported, and their tokens
+-- come back by themselves.
 
 local requests, period_ms, burst = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local life_ms, lend, want = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local id, size, carry = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local hold, debt, number = ARGV[10] == '1', tonumber(ARGV[11]), assert(tonumber(ARGV[12]))
 local capacity = burst * period_ms
-local lowest = capacity - (2^53 - 1)
+local most = 2^53 - 1
 local LONG, SHORT = 1, 2
 
 -- math.fmod is exact; the % of Lua 5.1 rounds a quotient and is not.
@@ -48,10 +53,26 @@ end
 
 local function exact(a) return a > -2^53 and a < 2^53 and math.fmod(a, 1) == 0 end -- false for NaN
 
+-- How long a slot of this kind takes leases, at least.
+local function lives_of(kind)
+  if kind == LONG then return life_ms end
+  return math.min(life_ms, math.max(3000, 3 * ceil_div(capacity, requests)))
+end
+
+-- The first end from then on that no slot has: it is the id of what is counted there.
+local function unused_end(slots, ends)
+  for _ = 1, #slots do
+    for _, slot in ipairs(slots) do
+      if slot.ends == ends then ends = ends + 1 end
+    end
+  end
+  return ends
+end
+
 local time = redis.call('TIME')
 local clock = tonumber(time[1]) * 1000 + floor_div(tonumber(time[2]), 1000)
 
-local level, now, slots, lent = capacity, clock, {}, 0
+local used, now, slots, lent = 0, clock, {}, 0
 -- An error about the key is caught: an error of Redis could not carry the number.
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
@@ -59,8 +80,8 @@ if value then
   local last
   local ours = type(value) == 'string' and #value >= 16 and #value <= 16 + 4 * 13 and (#value - 16) % 13 == 0
   if ours then
-    level, last = struct.unpack('<dd', value)
-    ours = exact(level) and exact(last) and last >= 0
+    used, last = struct.unpack('<dd', value)
+    ours = exact(used) and used >= 0 and exact(last) and last >= 0
     for at = 17, #value, 13 do
       local kind, tokens, ends = struct.unpack('<BI6I6', value, at)
       ours = ours and (kind == LONG or kind == SHORT)
@@ -71,14 +92,26 @@ if value then
   end
   if not ours then return {number, 'WEIR the key holds no token bucket'} end
   now = math.max(clock, last)
-  -- The refill stops at what is not lent, slots that have ended since included: their tokens were out until then. From
-  -- the time to that level on it stays there, which also keeps the product small.
-  local top = capacity - lent * period_ms
-  level = math.max(level, lowest)
-  if level >= top or now - last >= ceil_div(top - level, requests) then
-    level = math.max(top, lowest)
+  if last > clock + 1000 then
+    now = clock
+    -- What had ended by then has ended.
+    for _, slot in ipairs(slots) do
+      local least = now + 2 * lives_of(slot.kind)
+      if slot.ends <= last then
+        slot.ends = 0
+      elseif slot.ends > least then
+        slot.ends = unused_end(slots, math.max(least, now + slot.ends - last))
+      end
+    end
+    last = now
+  end
+  -- The refill stops at what is lent, slots that have ended since included: their tokens were out until then. From the
+  -- time to there on it stays there, which also keeps the product small.
+  local least = lent * period_ms
+  if used <= least or now - last >= ceil_div(used - least, requests) then
+    used = least
   else
-    level = level + (now - last) * requests
+    used = used - (now - last) * requests
   end
 end
 
@@ -101,10 +134,11 @@ slots = alive
 carry = math.min(carry, taken)
 local kept = math.min(carry, want)
 lent = lent + kept
-local free = level + (carry - kept) * period_ms
-if carry > kept then level = math.max(level, math.min(free, capacity - lent * period_ms)) end
-level = math.max(level - debt * period_ms, lowest)
+if carry > kept then used = math.min(used, math.max(used - (carry - kept) * period_ms, lent * period_ms)) end
+used = math.min(used + debt * period_ms, most)
 
+-- Below nothing where more was used than this burst has.
+local level = capacity - used
 local whole, granted, all = level + lent * period_ms, 0, true
 local reply = {number, 0, 0, 0, 0, kept, 0, 0}
 for run = 13, #ARGV, 2 do
@@ -136,8 +170,8 @@ size = kept + extra
 if hold then size = size + granted end
 if size > 0 then
   local is_long = rich and size <= math.max(3, math.min(64, floor_div(burst, 64)))
-  local kind, lives = SHORT, math.min(life_ms, math.max(3000, 3 * ceil_div(capacity, requests)))
-  if is_long then kind, lives = LONG, life_ms end
+  local kind = is_long and LONG or SHORT
+  local lives = lives_of(kind)
   local current, previous
   for _, slot in ipairs(slots) do
     if slot.kind == kind then
@@ -148,20 +182,15 @@ if size > 0 then
   -- A slot takes leases for one life, and ends one life later. An end is never moved, and none is given twice.
   if not previous and not (current and current.ends - now >= lives) then
     local ends = math.max(current and current.ends or 0, now) + lives
-    for _ = 1, #slots do
-      for _, slot in ipairs(slots) do
-        if slot.ends == ends then ends = ends + 1 end
-      end
-    end
-    current = {kind = kind, tokens = 0, ends = ends}
+    current = {kind = kind, tokens = 0, ends = unused_end(slots, ends)}
     slots[#slots + 1] = current
   end
   current.tokens = current.tokens + size
-  reply[4], reply[5] = current.ends, current.ends - now
+  reply[4], reply[5] = current.ends, math.min(current.ends - now, 2 * lives)
 end
 
 lent = 0
-local newest, packed = now, {struct.pack('<dd', level, now)}
+local newest, packed = now, {struct.pack('<dd', capacity - level, now)}
 for _, slot in ipairs(slots) do
   if slot.tokens > 0 then
     lent = lent + slot.tokens
@@ -171,7 +200,7 @@ for _, slot in ipairs(slots) do
 end
 local reset_ms = ceil_div(capacity - level, requests)
 reply[2], reply[3], reply[7] = level, reset_ms, extra
--- A second longer than until it is full with nothing lent; a clock that went back has that way to go first.
+-- A second longer than until it is full with nothing lent; a clock that is behind has that way to go first.
 local expires_in = math.max(reset_ms, (newest - now) + ceil_div(lent * period_ms, requests))
 redis.call('SET', KEYS[1], table.concat(packed), 'PX', (now - clock) + expires_in + 1000)
 return reply

@@ -1,10 +1,12 @@
 //! The numbers of a token bucket: what a proxy asks of it, and what its answer means for each request that waits.
 //!
-//! A level counts units of 1/period_ms of a token: each millisecond adds `requests` units, and a token is `period_ms`
-//! units, so nothing is ever rounded. The bucket itself lives in Redis (`lua/token_bucket.lua`).
+//! What is kept of a bucket is what was used of it, in units of 1/period_ms of a token: each millisecond brings back
+//! `requests` units, and a token is `period_ms` units, so nothing is ever rounded. Its level is the burst of whoever asks,
+//! less that; so another tier or another limit finds what was used and loses nothing. The bucket itself lives in Redis
+//! (`lua/token_bucket.lua`).
 
 use crate::clock::Ms;
-use crate::policy::{Limit, Terms};
+use crate::policy::{EXACT_IN_A_DOUBLE, Limit, Terms};
 
 /// Requests in a row that cost the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,13 @@ pub struct Acquired {
     pub granted: Vec<u64>,
 }
 
+impl Acquired {
+    /// How much of the bucket is used, as of this moment.
+    pub fn used(&self, limit: Limit, at: Ms) -> Used {
+        Used { units: u64::try_from(capacity(limit).saturating_sub(self.level)).unwrap_or_default(), at }
+    }
+}
+
 /// A lease as the bucket gives it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lent {
@@ -118,11 +127,11 @@ pub struct Standing {
     pub reset: Ms,
 }
 
-/// How much was in a bucket, and when.
+/// How much was used of a bucket, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Level {
-    /// In units of the limit; negative where more was spent than there was.
-    pub units: i64,
+pub struct Used {
+    /// Units that have not come back yet; more than a full bucket where that was larger, or more was spent than there was.
+    pub units: u64,
     /// By the clock of whoever keeps it.
     pub at: Ms,
 }
@@ -130,20 +139,35 @@ pub struct Level {
 /// Clocks of the workers of one proxy differ by less than this: each counts time from its own readings.
 const CLOCKS_DIFFER: Ms = Ms(1000);
 
-impl Level {
+impl Used {
     /// A full bucket.
-    pub fn full(limit: Limit, now: Ms) -> Level {
-        Level { units: capacity(limit), at: now }
+    pub fn nothing(now: Ms) -> Used {
+        Used { units: 0, at: now }
+    }
+
+    /// A bucket of this limit with nothing in it.
+    pub fn all(limit: Limit, now: Ms) -> Used {
+        Used { units: units(limit, limit.burst()), at: now }
+    }
+
+    /// What is left of a full bucket of this limit: negative where more was used.
+    pub fn level(self, limit: Limit) -> i64 {
+        capacity(limit).saturating_sub_unsigned(self.units)
     }
 
     /// The same bucket now. A clock that went back adds nothing; one that went back by more than the time to full, and
     /// by more than the clocks of workers differ, was set, and the bucket goes on from there, so that nobody is locked
     /// out for longer than that.
-    pub fn refilled(self, limit: Limit, now: Ms) -> Level {
+    pub fn refilled(self, limit: Limit, now: Ms) -> Used {
+        self.refilled_down_to(limit, now, 0)
+    }
+
+    /// The same, but so many tokens do not come back meanwhile: they are lent.
+    pub fn refilled_down_to(self, limit: Limit, now: Ms, lent: u64) -> Used {
         let clock_was_set = self.at - now > time_to(limit, 0, capacity(limit)).max(CLOCKS_DIFFER);
-        let grown = i64::try_from(limit.requests().saturating_mul((now - self.at).0)).unwrap_or(i64::MAX);
+        let back = limit.requests().saturating_mul((now - self.at).0);
         let at = if clock_was_set { now } else { self.at.max(now) };
-        Level { units: self.units.saturating_add(grown).min(capacity(limit)), at }
+        Used { units: self.units.saturating_sub(back).max(self.units.min(units(limit, lent))), at }
     }
 
     /// Takes the cost of one request; where it does not fit, the bucket stays as it is, so that nothing is to be
@@ -161,41 +185,43 @@ impl Level {
 
     /// What one request would get of this bucket as it is.
     pub fn share_of(self, limit: Limit, cost: u64) -> Share {
-        let rest = self.units.saturating_sub(units(limit, cost));
-        if rest >= 0 { Share::Granted(standing(limit, rest)) } else { refused(limit, self.units, cost) }
+        let level = self.level(limit);
+        let rest = level.saturating_sub(signed(units(limit, cost)));
+        if rest >= 0 { Share::Granted(standing(limit, rest)) } else { refused(limit, level, cost) }
     }
 
     /// How it stands.
     pub fn standing(self, limit: Limit) -> Standing {
-        standing(limit, self.units)
+        standing(limit, self.level(limit))
     }
 
-    /// With so many tokens more.
-    pub fn plus(self, limit: Limit, tokens: u64) -> Level {
-        Level { units: self.units.saturating_add(units(limit, tokens)).min(capacity(limit)), ..self }
+    /// With so many tokens more in the bucket.
+    pub fn plus(self, limit: Limit, tokens: u64) -> Used {
+        Used { units: self.units.saturating_sub(units(limit, tokens)), ..self }
     }
 
-    /// With so many tokens less.
-    pub fn minus(self, limit: Limit, tokens: u64) -> Level {
-        Level { units: self.units.saturating_sub(units(limit, tokens)), ..self }
+    /// With so many tokens less in it.
+    pub fn minus(self, limit: Limit, tokens: u64) -> Used {
+        Used { units: self.units.saturating_add(units(limit, tokens)), ..self }
     }
 
     /// Refuses such a cost for so long at least, whatever may be in the bucket: what is told to be left does not
     /// contradict that.
     pub fn refuse(self, limit: Limit, cost: u64, at_least: Ms) -> Share {
-        let below = self.units.min(units(limit, cost).saturating_sub(1));
-        let retry_after = time_to(limit, self.units, units(limit, cost)).max(at_least).max(Ms(1));
+        let (level, wanted) = (self.level(limit), signed(units(limit, cost)));
+        let below = level.min(wanted.saturating_sub(1));
+        let retry_after = time_to(limit, level, wanted).max(at_least).max(Ms(1));
         Share::Refused { standing: standing(limit, below), retry_after }
     }
 
     /// Whether it is full to the half at most.
     pub fn is_low(self, limit: Limit) -> bool {
-        self.units <= capacity(limit) / 2
+        self.level(limit) <= capacity(limit) / 2
     }
 
     /// When the bucket will be full.
     pub fn full_at(self, limit: Limit) -> Ms {
-        self.at + time_to_full(limit, self.units)
+        self.at + time_to_full(limit, self.level(limit))
     }
 }
 
@@ -208,8 +234,8 @@ impl Acquired {
     /// each run how many were granted.
     ///
     /// # Errors
-    /// [`Impossible`] where the numbers do not fit the question. The reset is checked against the level, for they are
-    /// computed in two languages.
+    /// [`Impossible`] where the numbers do not fit the question, or more was used than the script can count. The reset is
+    /// checked against the level, for they are computed in two languages.
     pub fn from_reply(reply: &[i64], asked: &Acquire) -> Result<Acquired, Impossible> {
         let [level, rest @ ..] = reply else {
             return Err(Impossible);
@@ -224,23 +250,24 @@ impl Acquired {
         }
         let (limit, offer) = (asked.limit, asked.offer);
         // From the last run back to the first: the level before each.
-        let mut before = level.saturating_add(units(limit, *extra));
+        let mut before = level.saturating_add(signed(units(limit, *extra)));
         let (mut taken, mut all) = (0_u64, true);
         for (count, run) in granted.iter().zip(&asked.runs).rev() {
-            let cost = units(limit, run.cost);
+            let cost = signed(units(limit, run.cost));
             // Whoever fits is granted.
             let passed_over = *count < run.count && before >= cost;
             if *count > run.count || passed_over || (*count > 0 && before < 0) {
                 return Err(Impossible);
             }
             let tokens = run.cost.checked_mul(*count).ok_or(Impossible)?;
-            before = before.saturating_add(units(limit, tokens));
+            before = before.saturating_add(signed(units(limit, tokens)));
             taken = taken.saturating_add(tokens);
             all = all && *count == run.count;
         }
         let held = if asked.hold { taken } else { 0 };
         let lent = Lent { end: *end, valid: Ms(*valid), kept: *kept, extra: *extra, held, limited: *limited == 1 };
-        let fits = before <= capacity(limit) && time_to_full(limit, *level).0 == *reset;
+        let is_counted = capacity(limit).saturating_sub(*level) < signed(EXACT_IN_A_DOUBLE);
+        let fits = before <= capacity(limit) && is_counted && time_to_full(limit, *level).0 == *reset;
         let lends_what_it_may = *kept <= offer.carry.min(offer.want)
             && kept.saturating_add(*extra) <= offer.want.max(*kept)
             && (*extra == 0 || (all && *level >= 0));
@@ -257,13 +284,14 @@ impl Acquired {
     /// the group left it.
     pub fn shares(&self, limit: Limit, runs: &[Run]) -> Vec<Share> {
         let grants = || runs.iter().zip(&self.granted);
-        let here = self.level.saturating_add(units(limit, self.lent.kept.saturating_add(self.lent.extra)));
-        let mut level = grants()
-            .fold(here, |level, (run, granted)| level.saturating_add(units(limit, run.cost.saturating_mul(*granted))));
+        let here = self.level.saturating_add(signed(units(limit, self.lent.kept.saturating_add(self.lent.extra))));
+        let mut level = grants().fold(here, |level, (run, granted)| {
+            level.saturating_add(signed(units(limit, run.cost.saturating_mul(*granted))))
+        });
         let mut shares = Vec::new();
         for (run, granted) in grants() {
             for _ in 0..*granted {
-                level = level.saturating_sub(units(limit, run.cost));
+                level = level.saturating_sub(signed(units(limit, run.cost)));
                 // A lease of a time in which the burst was larger may be more than it.
                 shares.push(Share::Granted(standing(limit, level.min(capacity(limit)))));
             }
@@ -283,19 +311,23 @@ impl Lent {
 }
 
 /// How many units so many tokens are.
-fn units(limit: Limit, tokens: u64) -> i64 {
-    i64::try_from(tokens.saturating_mul(limit.period().0)).unwrap_or(i64::MAX)
+fn units(limit: Limit, tokens: u64) -> u64 {
+    tokens.saturating_mul(limit.period().0)
+}
+
+fn signed(units: u64) -> i64 {
+    i64::try_from(units).unwrap_or(i64::MAX)
 }
 
 /// Units in a full bucket.
 fn capacity(limit: Limit) -> i64 {
-    units(limit, limit.burst())
+    signed(units(limit, limit.burst()))
 }
 
 fn refused(limit: Limit, level: i64, cost: u64) -> Share {
     Share::Refused {
         standing: standing(limit, level),
-        retry_after: time_to(limit, level, units(limit, cost)).max(Ms(1)),
+        retry_after: time_to(limit, level, signed(units(limit, cost))).max(Ms(1)),
     }
 }
 

@@ -72,7 +72,7 @@ pub struct Repeat {
 const SHADOW_INTERVAL: Ms = Ms(1000);
 
 impl Ask {
-    /// Tells limits apart: what a proxy has noted under another limit is void.
+    /// Tells limits apart: tiers of a rule, and versions of a policy.
     pub fn epoch(&self) -> u32 {
         let number = self.limit.requests().rotate_left(32) ^ self.limit.burst().wrapping_mul(0x9e37_79b9_7f4a_7c15);
         // The upper half, in which all bits meet.

@@ -116,11 +116,10 @@ fn expiry_ms(step: &Step) -> u64 {
     step.after.expires_at.expect("a call stores the bucket") - step.clock
 }
 
-/// Whatever callers report: level + lent x period <= burst x period.
+/// Whatever callers report: lent x period <= used.
 fn assert_lent_tokens_count_against_the_burst(key: &str, steps: &[Step]) {
     for step in steps {
-        let (level, lent) = (step.after.level, step.call.units(step.after.lent()));
-        assert!(level + lent <= step.call.capacity(), "{key}: {step:#?}");
+        assert!(step.call.units(step.after.lent()) <= step.after.used, "{key}: {step:#?}");
     }
 }
 
@@ -145,7 +144,7 @@ fn assert_limits_kept(key: &str, history: &History) -> usize {
         // A changed limit begins a promise of its own.
         let mut current = promise.take().filter(|promise| promise.limit == step.limit);
         let current = current.get_or_insert_with(|| Promise::beginning_with(step));
-        count(current, step.after.time, step.admitted);
+        count(current, step.after.time + step.shift, step.admitted);
         promise = Some(*current);
     }
     tight
@@ -163,9 +162,9 @@ struct Promise {
 
 impl Promise {
     fn beginning_with(step: &Step) -> Promise {
-        let time = step.after.time;
+        let time = step.after.time + step.shift;
         // Where the burst was lowered below what is lent, that may still be spent.
-        let lent = step.before.slots.iter().filter(|slot| slot.end > time).map(|slot| slot.tokens).sum();
+        let lent = step.before.slots.iter().filter(|slot| slot.end > step.before.time).map(|slot| slot.tokens).sum();
         let most = step.call.capacity().max(step.call.units(lent));
         Promise { limit: step.limit, most, used: 0, time }
     }
@@ -216,7 +215,7 @@ fn probe_retry_after(connection: &mut Connection, script: &Script, random: &mut 
     let now = start + random.below(too_early);
     let (level, granted) = ask(now, cost);
     assert_eq!(granted, 0, "{key}: {limit:?} grants {cost} at {level}");
-    let gone_back = ask(now - random.below(YEAR_MS), cost);
+    let gone_back = ask(now - random.below(1001), cost);
     assert_eq!(gone_back, (level, 0), "{key}: {limit:?}");
 
     let call_of = limit.exact();
@@ -250,22 +249,33 @@ fn probe_retry_after(connection: &mut Connection, script: &Script, random: &mut 
 }
 
 #[test]
-fn a_clock_that_goes_back_adds_nothing_and_takes_nothing() {
+fn a_clock_that_goes_back_adds_nothing_and_one_that_was_set_back_locks_nobody_out() {
     let redis = Redis::start();
     let mut connection = redis.connect();
     let script = Script::clocked(&mut connection);
     let start = 1_700_000_000_000;
     let (second, hour) = (1000, 3_600_000);
     // At 10 an hour a token comes every 360 s. The expiry is what the clock is behind, the time to full, and a second.
+    let set = start - 24 * hour;
     let rows = [
         (start, 10, [0, hour, 10], hour + second),
-        (start - hour, 1, [0, hour, 0], hour + hour + second),
+        // By a second at most: time stands still until the clock has caught up.
         (start - 1, 1, [0, hour, 0], 1 + hour + second),
+        (start - second, 1, [0, hour, 0], second + hour + second),
         (start, 1, [0, hour, 0], hour + second),
         (start + 359_999, 1, [3_599_990, 3_240_001, 0], 3_241_001),
         (start + 360_000, 1, [0, hour, 1], hour + second),
         (start + 359_999, 1, [0, hour, 0], 1 + hour + second),
-        (start + 720_000, 1, [0, hour, 1], hour + second),
+        // By more: it goes on from there.
+        (start + 360_000 - second - 1, 1, [0, hour, 0], hour + second),
+        (start + 720_000 - second - 2, 1, [3_599_990, 3_240_001, 0], 3_241_001),
+        (start + 720_000 - second - 1, 1, [0, hour, 1], hour + second),
+        // By a day: after the time for a token there is one, and no sooner.
+        (set, 1, [0, hour, 0], hour + second),
+        (set + 359_999, 1, [3_599_990, 3_240_001, 0], 3_241_001),
+        (set + 360_000, 1, [0, hour, 1], hour + second),
+        // And forward again: it is full, and no more than that.
+        (start, 11, [0, hour, 10], hour + second),
     ];
     for (clock, count, wanted, expiry) in rows {
         let call = script.call_at(clock * 1000, "bucket", &asking(TEN_AN_HOUR, &[(1, count)]));
@@ -292,8 +302,8 @@ fn the_script_as_it_is_reads_the_clock_of_redis_and_lets_the_key_expire() {
 
     assert_eq!(reply, [NUMBER, 0, 3_600_000, 0, 0, 0, 0, 0, 2, 0, 1, 2]);
     assert!((3_540_000..=3_601_000).contains(&left), "{left} ms left");
-    let (level, time) = value.split_at(8);
-    assert_eq!(level, 0f64.to_le_bytes());
+    let (used, time) = value.split_at(8);
+    assert_eq!(used, 36_000_000f64.to_le_bytes());
     let time = f64::from_le_bytes(time.try_into().expect("two doubles"));
     assert!((before..=after).contains(&(time as u64)), "{before} <= {time} <= {after}");
 }

@@ -34,11 +34,13 @@ const MOST_BAD_KEYS: usize = 256;
 /// Scripts count in doubles, which hold 53 bits of a number.
 const NOT_EXACT_BITS: u32 = 11;
 
-/// One bucket under one plan; or one request at it, where calls are the request's own.
+/// One bucket under one plan and limit, since those of another tier ask otherwise; or one request at it, where calls are
+/// the request's own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LineId {
     plan: u64,
     key: Rc<str>,
+    epoch: u32,
     alone: Option<Ticket>,
 }
 
@@ -79,7 +81,7 @@ pub(super) struct Out {
 impl<S> Flow<S> {
     /// The line at a bucket, a new one where there is none.
     pub(super) fn line(&mut self, plan: &Rc<Plan>, ask: &Ask, alone: Option<Ticket>) -> LineId {
-        let id = LineId { plan: plan.id, key: ask.key.as_str().into(), alone };
+        let id = LineId { plan: plan.id, key: ask.key.as_str().into(), epoch: ask.epoch(), alone };
         self.lines.entry(id.clone()).or_insert_with(|| Line {
             plan: plan.clone(),
             ask: ask.clone(),
@@ -416,7 +418,7 @@ impl<S> Flow<S> {
             self.leave_alone(&call.line.key, now);
             if !call.late {
                 // The limiter is well.
-                plan.call_succeeded(self.store.as_ref());
+                plan.call_succeeded(self.store.as_ref(), now.mono);
             }
         } else if !call.late {
             let random = self.random();

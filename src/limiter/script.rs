@@ -14,6 +14,6 @@ pub struct Script {
 /// Grants the costs of those who wait at a token bucket.
 pub const TOKEN_BUCKET: Script = Script {
     text: include_str!("../../lua/token_bucket.lua"),
-    sha: "78a95e421a2e5cf0370f055fb26818fa1af69360",
-    format: "t2",
+    sha: "ff241b07f7fb960621e2e7046ff5a9b4a2279beb",
+    format: "t3",
 };

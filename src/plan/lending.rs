@@ -116,7 +116,7 @@ impl Plan {
                 entry.keep_unsettled(ask);
             }
             entry.written = now;
-            let quiet = entry.lease.quiet_for(now, u64::MAX).unwrap_or_default();
+            let quiet = entry.quiet_for(ask, u64::MAX, now).unwrap_or_default();
             Closed { waiting, due: entry.due(ask, now), quiet }
         });
         closed.unwrap_or_default()
@@ -147,7 +147,7 @@ impl Plan {
         // Where all tries are lost, the next request asks the limiter: it costs a call.
         let noted = self.change(store, ask, sent, |entry| {
             entry.note(ask, acquired, sent, 0, denied, now, random);
-            entry.lease.quiet_for(now, u64::MAX)
+            entry.quiet_for(ask, u64::MAX, now)
         });
         noted.flatten().unwrap_or_default()
     }

@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 
 pub use lending::{Closed, Denied, Election, Granted, Lending, LendingEnd};
 
-use crate::bucket::{Level, Share, Standing};
+use crate::bucket::{Share, Standing, Used};
 use crate::clock::Ms;
 use crate::limiter::Failure;
 use crate::policy::{Limit, Mode, OnError, Policy};
@@ -28,7 +28,7 @@ use crate::rule::{Ask, Repeat};
 const NEW_KEYS: &str = "new keys";
 
 /// How often a request that is sent again passes free. More than that is no retry.
-const REPEATS: i64 = 8;
+const REPEATS: u64 = 8;
 
 /// A policy in force, and which one it is among those that this VM has had.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Plan {
 
     fn take_lent(&self, store: &dyn Store, ask: &Ask, now: Ms, random: u64) -> Taken {
         let looked = self.change(store, ask, now, |entry| {
-            if entry.lease.spend(now, ask.cost) {
+            if entry.may_spend(ask, now) && entry.lease.spend(now, ask.cost) {
                 entry.means_until = entry.means_until.max(entry.lease.expires);
                 let due = entry.lease.runs_out(now) && matches!(ask.mode, Mode::Lease(_));
                 return ControlFlow::Break(Taken::Granted {
@@ -173,7 +173,8 @@ impl Plan {
             if entry.known.is_none() && !ask.shadow {
                 return None;
             }
-            let share = entry.known.get_or_insert(Level::full(ask.limit, now)).take(ask.limit, now, ask.cost);
+            let known = entry.known.get_or_insert(Used::nothing(now));
+            let share = known.take(ask.limit, now, ask.cost);
             if let Share::Granted(_) = share {
                 entry.lease.was_granted(ask.cost);
                 entry.keep_unsettled(ask);
@@ -221,14 +222,14 @@ impl Plan {
         self.change(store, ask, now, |entry| match receipt {
             Receipt::Lease(moment) => entry.lease.put_back(moment, ask.cost),
             Receipt::Own => {
-                if let (Some(level), Some(limit)) = (entry.own, ask.own) {
-                    entry.own = Some(level.plus(limit, ask.cost));
+                if let (Some(own), Some(limit)) = (entry.own, ask.own) {
+                    entry.own = Some(own.plus(limit, ask.cost));
                 }
             }
             // What is settled already comes back by no call.
             Receipt::Unsettled if entry.lease.spent >= ask.cost => {
                 entry.lease.spent = entry.lease.spent.saturating_sub(ask.cost);
-                entry.known = entry.known.map(|level| level.plus(ask.limit, ask.cost));
+                entry.known = entry.known.map(|known| known.plus(ask.limit, ask.cost));
                 entry.keep_unsettled(ask);
             }
             Receipt::Unsettled => {}
@@ -254,7 +255,7 @@ impl Plan {
     pub fn remember(&self, store: &dyn Store, repeat: &Repeat, now: Ms) {
         if let Some(table) = &self.table {
             table.change(store, table.fingerprint(&repeat.key), now, |entry| {
-                entry.known = Some(Level { units: REPEATS, at: now });
+                entry.known = Some(Used { units: REPEATS, at: now });
                 entry.means_until = now + repeat.keep;
             });
         }

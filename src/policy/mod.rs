@@ -19,7 +19,7 @@ mod wire;
 use std::collections::HashMap;
 use std::fmt;
 
-pub use limit::{Limit, NoLimit};
+pub use limit::{EXACT_IN_A_DOUBLE, Limit, NoLimit};
 pub use observe::Observe;
 pub use problem::{Found, Path, Problem, Segment};
 pub use tree::{NotJson, Tree};

@@ -4,7 +4,7 @@
 //! token here is one that the limiter still counts as lent: that is what keeps the limit exact. The limiter's side is
 //! `lua/token_bucket.lua`; why each step is as it is stands in the README under "How leases work".
 
-use crate::bucket::{Lent, Level, Offer};
+use crate::bucket::{Lent, Offer, Used};
 use crate::clock::Ms;
 use crate::policy::{Limit, Terms};
 
@@ -212,9 +212,9 @@ impl Lease {
 
     /// The limiter has lent less than was wanted, and has little: it is not asked until it has what comes back in one
     /// pace.
-    pub fn was_limited(&mut self, limit: Limit, level: Level, now: Ms, random: u64) {
+    pub fn was_limited(&mut self, limit: Limit, used: Used, now: Ms, random: u64) {
         let comes_back = limit.requests().saturating_mul(pace(limit).0);
-        let missing = i64::try_from(comes_back).unwrap_or(i64::MAX).saturating_sub(level.units);
+        let missing = i64::try_from(comes_back).unwrap_or(i64::MAX).saturating_sub(used.level(limit));
         let wait = u64::try_from(missing).unwrap_or_default().checked_div(limit.requests()).unwrap_or_default();
         if limit.burst() >= LENT_FREELY_FROM && wait > 0 {
             self.be_quiet(Ms(wait).clamp(SHORTEST_PACE, pace(limit)), 1, now, random);

@@ -15,7 +15,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 use super::lease::Lease;
 use super::{Store, update};
-use crate::bucket::Level;
+use crate::bucket::Used;
 use crate::clock::Ms;
 
 /// Entries in a set.
@@ -36,7 +36,7 @@ pub const STAYS: Ms = Ms(LARGEST);
 const STAYS_FOR: Ms = Ms(3_600_000);
 
 /// First bytes of a set: ours, and the version of the layout.
-const MAGIC: [u8; HEAD_BYTES] = *b"weirset2";
+const MAGIC: [u8; HEAD_BYTES] = *b"weirset3";
 
 /// A table in shared data.
 #[derive(Clone, Debug)]
@@ -55,12 +55,12 @@ pub struct Fingerprint(u128);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     fingerprint: u128,
-    /// The limit that it was written under; under another one what it knows is void.
+    /// The limit under which the limiter has denied something: what another one is denied is for its level to say.
     pub epoch: u32,
-    /// So much was in the bucket of the limiter then; where tokens are spent first, what of it is left.
-    pub known: Option<Level>,
+    /// So much was used of the bucket of the limiter then; where tokens are spent first, with what was spent since.
+    pub known: Option<Used>,
     /// The proxy's own bucket.
-    pub own: Option<Level>,
+    pub own: Option<Used>,
     /// What the limiter has lent.
     pub lease: Lease,
     /// Until when it means anything.
@@ -190,11 +190,11 @@ impl Table {
             }
         };
         put(&entry.fingerprint.to_le_bytes());
-        for level in [entry.known, entry.own] {
-            // A level of nothing is told by a time of nothing.
-            let level = level.unwrap_or_default();
-            put(&level.units.to_le_bytes());
-            put(&short(level.at.0));
+        for used in [entry.known, entry.own] {
+            // A bucket that is not known is told by a time of nothing.
+            let used = used.unwrap_or_default();
+            put(&used.units.to_le_bytes());
+            put(&short(used.at.0));
         }
         let lease = entry.lease;
         put(&entry.epoch.to_le_bytes());
@@ -222,12 +222,12 @@ impl Table {
         }
         let mut rest = body;
         let fingerprint = u128::from_le_bytes(*rest.split_off(..16)?.first_chunk()?);
-        let mut level = || {
-            let units = i64::from_le_bytes(*rest.split_off(..8)?.first_chunk()?);
+        let mut used = || {
+            let units = u64::from_le_bytes(*rest.split_off(..8)?.first_chunk()?);
             let at = Ms(long(rest.split_off(..SHORT)?));
-            Some((at > Ms(0)).then_some(Level { units, at }))
+            Some((at > Ms(0)).then_some(Used { units, at }))
         };
-        let (known, own) = (level()?, level()?);
+        let (known, own) = (used()?, used()?);
         let epoch = u32::from_le_bytes(*rest.split_off(..4)?.first_chunk()?);
         let waiting = u32::from_le_bytes(*rest.split_off(..4)?.first_chunk()?);
         let turn = u16::from_le_bytes(*rest.split_off(..2)?.first_chunk()?);

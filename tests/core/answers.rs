@@ -2,7 +2,7 @@
 
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::answer::{Answer, Grpc, GrpcStatus, Outcome, Refusal, added, answer};
-use weir::bucket::{Acquired, Lent, Level, Share, Standing, runs};
+use weir::bucket::{Acquired, Lent, Share, Standing, Used, runs};
 use weir::clock::Ms;
 use weir::limiter::Failure;
 use weir::policy::Policy;
@@ -438,13 +438,13 @@ fn what_is_left_and_a_refusal_never_disagree() {
         let units = units.min(full);
         let cost = 1 + random.next() % burst;
         // One request of a bucket.
-        let mut level = Level { units, at: Ms(5) };
+        let mut level = Used { units: u64::try_from(full - units).expect("not more than full"), at: Ms(5) };
         let share = level.take(limit, Ms(5), cost);
         seen[usize::from(matches!(share, Share::Refused { .. }))] += 1;
-        assert_true(&policy, limit, share, cost, level.units, random.next());
+        assert_true(&policy, limit, share, cost, level.level(limit), random.next());
         // One that is refused for longer than the bucket says, for another waits for its answer.
         let quiet = level.refuse(limit, cost, Ms(random.next() % 100_000));
-        let below = level.units.min(i64::try_from(cost * limit.period().0).expect("it fits") - 1);
+        let below = level.level(limit).min(i64::try_from(cost * limit.period().0).expect("it fits") - 1);
         assert_true(&policy, limit, quiet, cost, below, random.next());
     }
     assert!(seen.iter().all(|count| *count > rounds(20_000) / 10), "granted and refused: {seen:?}");

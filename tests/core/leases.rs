@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::bucket::{Acquired, Lent, Level, Offer};
+use weir::bucket::{Acquired, Lent, Offer, Used};
 use weir::clock::Ms;
 use weir::plan::{Closed, Election, Lending, LendingEnd, Plan};
 use weir::policy::{Limit, Mode, Terms};
@@ -387,14 +387,15 @@ fn a_bucket_that_denies_is_left_alone_at_a_pace() {
 
 #[wasm_bindgen_test(unsupported = test)]
 fn a_scarce_bucket_that_has_little_is_not_asked_for_more_for_a_while() {
-    let limited = |limit, units| {
+    let limited = |limit: Limit, units: i64| {
         let mut lease = Lease::default();
-        lease.was_limited(limit, Level { units, at: at(0) }, at(0), 0);
+        let used = limit.burst() * limit.period().0;
+        lease.was_limited(limit, Used { units: used.saturating_add_signed(-units), at: at(0) }, at(0), 0);
         assert!(lease.quiet_cost == u64::from(lease.quiet_until > Ms(0)) && !lease.denied);
         lease.quiet_until - at(0)
     };
     // Little is less than comes back in one pace: 250 tokens. It is left alone until it has them.
-    let told = [249_000, 200_000, 0, -1_000, i64::MIN, 250_000, i64::MAX].map(|units| limited(fast(), units));
+    let told = [249_000, 200_000, 0, -1_000, -i64::MAX, 250_000, i64::MAX].map(|units| limited(fast(), units));
     assert_eq!(told, [10, 50, 250, 250, 250, 0, 0].map(Ms));
     // A small one is asked each time.
     assert_eq!([limited(limit(64, 1, 64), 0), limited(limit(63, 1, 63), 0)], [Ms(250), Ms(0)]);
@@ -563,7 +564,9 @@ fn no_numbers_overflow() {
             }
             3 => _ = lease.renew(&lent, now, Ms(any(&mut random))),
             4 => lease.was_denied(limit, cost, Ms(any(&mut random)), now, random.next()),
-            5 => lease.was_limited(limit, Level { units: random.next() as i64, at: now }, now, random.next()),
+            5 => {
+                lease.was_limited(limit, Used { units: random.next() >> random.below(64), at: now }, now, random.next())
+            }
             _ => lease.was_granted(cost),
         }
         let _ = (lease.runs_out(now), lease.quiet_for(now, cost), lease.goes_back_after(limit, false), lent.size());

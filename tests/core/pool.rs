@@ -4,7 +4,7 @@ use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::bucket::{Level, Share, Standing};
+use weir::bucket::{Share, Standing, Used};
 use weir::clock::Ms;
 use weir::policy::{BreakerLimits, Limit};
 use weir::pool::breaker::{Breaker, Passage};
@@ -15,7 +15,7 @@ use weir::pool::{Nowhere, Store};
 use crate::made::{Random, Shared, limit, rounds};
 
 /// The first set of table `t` whose seed is 1: the seed and the layout `weirset2`, as numbers.
-const SET: &str = "t.3274657372696578.0";
+const SET: &str = "t.3374657372696578.0";
 
 /// A table of one set.
 fn one_set(shared: &Shared) -> Table {
@@ -32,8 +32,8 @@ fn epoch(table: &Table, store: &dyn Store, key: &str) -> Option<u32> {
     table.read(store, table.fingerprint(key)).map(|entry| entry.epoch)
 }
 
-fn level(units: i64, at: u64) -> Option<Level> {
-    Some(Level { units, at: Ms(at) })
+fn used(units: u64, at: u64) -> Option<Used> {
+    Some(Used { units, at: Ms(at) })
 }
 
 /// A lease of which every number is another.
@@ -65,7 +65,7 @@ fn a_set_is_these_bytes() {
     assert_eq!(table.read(&shared, of), None);
     table.change(&shared, of, Ms(12), |entry| {
         assert_eq!(*entry, Entry::default());
-        (entry.epoch, entry.known, entry.own) = (0x0102_0304, level(7, 8), level(-9, 10));
+        (entry.epoch, entry.known, entry.own) = (0x0102_0304, used(7, 8), used(9, 10));
         (entry.lease, entry.means_until) = (lease(), Ms(11));
     });
     let seed: Vec<u8> = [1_u64, 2].into_iter().flat_map(u64::to_le_bytes).collect();
@@ -73,7 +73,7 @@ fn a_set_is_these_bytes() {
     let mut hasher = SipHasher13::new_with_keys(1, 2);
     hasher.write(b"k");
     let mut slot = hasher.finish128().as_u128().to_le_bytes().to_vec();
-    for (units, at) in [(7_i64, 8), (-9, 10)] {
+    for (units, at) in [(7_u64, 8), (9, 10)] {
         slot.extend(units.to_le_bytes());
         slot.extend([at, 0, 0, 0, 0, 0]);
     }
@@ -85,19 +85,19 @@ fn a_set_is_these_bytes() {
     let mut hasher = SipHasher13::new_with_keys(2, 1);
     hasher.write(&slot);
     slot.extend(hasher.finish().to_le_bytes());
-    let mut wanted = [b"weirset2".as_slice(), &slot].concat();
+    let mut wanted = [b"weirset3".as_slice(), &slot].concat();
     wanted.resize(SET_BYTES, 0);
     assert_eq!(shared.value(SET), Some(wanted));
     let entry = table.read(&shared, of).expect("an entry");
-    assert_eq!((entry.epoch, entry.known, entry.own), (0x0102_0304, level(7, 8), level(-9, 10)));
+    assert_eq!((entry.epoch, entry.known, entry.own), (0x0102_0304, used(7, 8), used(9, 10)));
     assert_eq!((entry.lease, entry.means_until, entry.written), (lease(), Ms(11), Ms(12)));
     // A change finds what is there, and one key's is not another's.
     table.change(&shared, of, Ms(13_000), |entry| {
-        assert_eq!((entry.known, entry.own, entry.lease), (level(7, 8), level(-9, 10), lease()));
+        assert_eq!((entry.known, entry.own, entry.lease), (used(7, 8), used(9, 10), lease()));
         entry.known = None;
     });
     let entry = table.read(&shared, of).expect("an entry");
-    assert_eq!((entry.known, entry.own, entry.lease), (None, level(-9, 10), lease()));
+    assert_eq!((entry.known, entry.own, entry.lease), (None, used(9, 10), lease()));
     assert_eq!(entry.written, Ms(13_000));
     assert_eq!(table.read(&shared, table.fingerprint("l")), None);
 }
@@ -153,27 +153,27 @@ fn whatever_an_entry_holds_comes_back() {
         let entry = table.read(&shared, table.fingerprint("k")).expect("an entry");
         (entry.known, entry.own, entry.lease, entry.epoch, entry.means_until)
     };
-    for units in [i64::MIN, i64::MIN + 1, -1, 0, 1, (1 << 53) - 1, i64::MAX] {
+    for units in [0, 1, (1 << 53) - 1, u64::MAX - 1, u64::MAX] {
         for at in [1, largest - 1, largest] {
-            let all = (level(units, at), level(!units, at), lease_of(at, u16::MAX, u32::MAX, true), u32::MAX, Ms(at));
+            let all = (used(units, at), used(!units, at), lease_of(at, u16::MAX, u32::MAX, true), u32::MAX, Ms(at));
             assert_eq!(round_trip(all.0, all.1, all.2, all.3, all.4), all);
-            let some = (None, level(units, at), lease_of(0, 0, 0, false), 0, Ms(at));
+            let some = (None, used(units, at), lease_of(0, 0, 0, false), 0, Ms(at));
             assert_eq!(round_trip(some.0, some.1, some.2, some.3, some.4), some);
-            let some = (level(units, at), None, lease_of(1, 1, 1, false), 1, Ms(0));
+            let some = (used(units, at), None, lease_of(1, 1, 1, false), 1, Ms(0));
             assert_eq!(round_trip(some.0, some.1, some.2, some.3, some.4), some);
         }
     }
     // Larger numbers do not occur, and are cut to the largest; none wraps to a small one.
     for number in [largest + 1, u64::MAX] {
         let (known, own, lease, _, means_until) =
-            round_trip(level(5, number), level(6, number), lease_of(number, 3, 4, true), 5, Ms(number));
-        assert_eq!((known, own, means_until), (level(5, largest), level(6, largest), Ms(largest)));
+            round_trip(used(5, number), used(6, number), lease_of(number, 3, 4, true), 5, Ms(number));
+        assert_eq!((known, own, means_until), (used(5, largest), used(6, largest), Ms(largest)));
         assert_eq!(lease, lease_of(largest, 3, 4, true));
     }
     let mut random = Random(15);
     for _ in 0..rounds(5_000) {
         let any = |random: &mut Random| random.next() >> (16 + random.below(48));
-        let level = |random: &mut Random| level(random.next() as i64 >> random.below(63), any(random).max(1));
+        let used = |random: &mut Random| used(random.next() >> random.below(63), any(random).max(1));
         let lease = Lease {
             tokens: any(&mut random),
             size: any(&mut random),
@@ -190,7 +190,7 @@ fn whatever_an_entry_holds_comes_back() {
             quiet_cost: any(&mut random),
             denied: random.once_in(2),
         };
-        let all = (level(&mut random), level(&mut random), lease, random.next() as u32, Ms(any(&mut random)));
+        let all = (used(&mut random), used(&mut random), lease, random.next() as u32, Ms(any(&mut random)));
         assert_eq!(round_trip(all.0, all.1, all.2, all.3, all.4), all);
     }
 }
@@ -442,7 +442,7 @@ fn a_level_is_what_the_oracle_says() {
     for _ in 0..rounds(2_000) {
         let limit = random.pick(&limits);
         let mut now = 1 << 40;
-        let mut level = Level::full(limit, Ms(now));
+        let mut level = Used::nothing(Ms(now));
         let mut oracle =
             Oracle { units: u128::from(limit.burst()) * u128::from(limit.period().0), at: u128::from(now) };
         for _ in 0..40 {
@@ -456,7 +456,7 @@ fn a_level_is_what_the_oracle_says() {
             let cost = 1 + random.pick(&[0, 0, 0, 1, limit.burst() / 2, limit.burst() - 1]).min(limit.burst() - 1);
             let share = level.take(limit, Ms(now), cost);
             assert_eq!(share, oracle.take(limit, now, cost));
-            assert_eq!((level.units, level.at.0), (oracle.units as i64, oracle.at as u64));
+            assert_eq!((level.level(limit), level.at.0), (oracle.units as i64, oracle.at as u64));
             if let Share::Refused { retry_after, .. } = share {
                 // Then it fits, and a millisecond before it does not.
                 let refilled = level.refilled(limit, Ms(now));
@@ -471,10 +471,10 @@ fn a_level_is_what_the_oracle_says() {
 #[wasm_bindgen_test(unsupported = test)]
 fn a_clock_that_goes_back_adds_nothing_and_locks_nobody_out() {
     let minute = limit(60, 60, 60);
-    let granted = |level: &mut Level, now| matches!(level.take(minute, Ms(now), 60), Share::Granted(_));
+    let granted = |level: &mut Used, now| matches!(level.take(minute, Ms(now), 60), Share::Granted(_));
     let start = 10_000_000;
     // By a little: what was counted is not counted again.
-    let mut level = Level::full(minute, Ms(start));
+    let mut level = Used::nothing(Ms(start));
     assert!(granted(&mut level, start));
     assert!(!granted(&mut level, start - 59_000));
     assert!(!granted(&mut level, start + 59_999));
@@ -489,7 +489,7 @@ fn a_clock_that_goes_back_adds_nothing_and_locks_nobody_out() {
     assert!(!granted(&mut level, start));
     // Workers whose clocks differ by more than the time to full, which is a millisecond, take from one bucket.
     let fast = limit(1000, 1, 1);
-    let mut level = Level::full(fast, Ms(start));
+    let mut level = Used::nothing(Ms(start));
     let taken = (0..100).filter(|nth| matches!(level.take(fast, Ms(start + nth % 2 * 5), 1), Share::Granted(_)));
     assert_eq!(taken.count(), 2);
 }
@@ -499,29 +499,30 @@ fn a_level_below_nothing_comes_back_by_its_rate() {
     let minute = limit(60, 60, 60);
     let standing = |remaining, reset| Standing { remaining, reset: Ms(reset) };
     // Two tokens and a half are owed: one fits after three seconds and a half.
-    let mut owed = Level { units: -150_000, at: Ms(1_000_000) };
+    let mut owed = Used { units: 3_750_000, at: Ms(1_000_000) };
     assert_eq!(owed.standing(minute), standing(0, 62_500));
     assert_eq!(owed.full_at(minute), Ms(1_062_500));
     let refused = Share::Refused { standing: standing(0, 62_500), retry_after: Ms(3_500) };
     assert_eq!(owed.take(minute, Ms(1_000_000), 1), refused);
-    assert_eq!(owed, Level { units: -150_000, at: Ms(1_000_000) });
+    assert_eq!(owed, Used { units: 3_750_000, at: Ms(1_000_000) });
     assert!(matches!(owed.take(minute, Ms(1_003_499), 1), Share::Refused { retry_after: Ms(1), .. }));
     assert_eq!(owed.take(minute, Ms(1_003_500), 1), Share::Granted(standing(0, 60_000)));
-    assert_eq!(owed, Level { units: 0, at: Ms(1_003_500) });
-    // As low as numbers go, nothing is wrapped.
-    let lowest = Level { units: i64::MIN, at: Ms(1) };
-    assert_eq!(lowest.minus(minute, u64::MAX), lowest);
-    assert_eq!(lowest.plus(minute, u64::MAX), Level { units: -1, at: Ms(1) });
-    assert_eq!(Level::full(minute, Ms(1)).plus(minute, 1), Level::full(minute, Ms(1)));
-    assert_eq!(lowest.standing(minute).remaining, 0);
-    let half = |units| Level { units, at: Ms(1) }.is_low(minute);
-    assert_eq!([half(i64::MIN), half(1_800_000), half(1_800_001)], [true, true, false]);
+    assert_eq!(owed, Used { units: 3_600_000, at: Ms(1_003_500) });
+    // As much as numbers hold, nothing is wrapped.
+    let most = Used { units: u64::MAX, at: Ms(1) };
+    assert_eq!(most.minus(minute, u64::MAX), most);
+    assert_eq!(most.plus(minute, u64::MAX), Used::nothing(Ms(1)));
+    assert_eq!(Used::nothing(Ms(1)).plus(minute, 1), Used::nothing(Ms(1)));
+    assert_eq!(most.level(minute), i64::MIN);
+    assert_eq!(most.standing(minute).remaining, 0);
+    let half = |units| Used { units, at: Ms(1) }.is_low(minute);
+    assert_eq!([half(u64::MAX), half(1_800_000), half(1_799_999)], [true, true, false]);
 }
 
 #[wasm_bindgen_test(unsupported = test)]
 fn a_refusal_tells_of_no_more_than_it_refuses() {
     let minute = limit(60, 60, 60);
-    let seven = Level { units: 420_000, at: Ms(1) };
+    let seven = Used { units: 3_180_000, at: Ms(1) };
     let told = |cost, at_least| match seven.refuse(minute, cost, Ms(at_least)) {
         Share::Refused { standing, retry_after } => (standing.remaining, retry_after.0),
         Share::Granted(standing) => panic!("{standing:?}"),
@@ -539,7 +540,7 @@ fn shares_are_exact_and_their_sum_is_the_limit() {
     // In an hour each proxy admits its burst and a third of 6000, to the request, however often it is asked.
     let admitted: u64 = [1, 7, 17]
         .map(|step| {
-            let mut level = Level::full(share, Ms(1));
+            let mut level = Used::nothing(Ms(1));
             let times = (1..=3_600_001).step_by(step * 50);
             let granted = |now: &usize| matches!(level.take(share, Ms(*now as u64), 1), Share::Granted(_));
             let mut last = 0;

@@ -184,7 +184,7 @@ fn of_several_rules_the_deciding_one_is_told_first_and_with_the_secret_all_and_t
     let wide = format!("rule=wide {scope}allowed source=local");
     let free = format!("rule=free {scope}unlimited");
     let shadow = |told: &str| format!("rule=shadow {scope}{told}");
-    let key = |rule: &str, ms: u32| format!("key=rl:{{user.a%20b}}:{rule}:default:{ms}:t2");
+    let key = |rule: &str, ms: u32| format!("key=rl:{{user.a%20b}}:{rule}:default:{ms}:t3");
     let mut proxy = Proxy::new(of(&rules, OBSERVE), None);
     let passed = |remaining: u32, told: &str| {
         [

@@ -54,16 +54,16 @@ fn ruling(policy: &Policy, method: &str, path: &str, user: &str) -> String {
 fn class_and_tier_of_the_tenant_choose_the_limit() {
     let policy = tiers();
     let table = [
-        ("GET", "/", "joe", "rl:{user.joe}:per-key:default:60000:t2 60/60000 burst 60 cost 1"),
-        ("POST", "/", "joe", "rl:{user.joe}:per-key:write:1000:t2 5/1000 burst 5 cost 1"),
-        ("POST", "/export", "joe", "rl:{user.joe}:per-key:export:3600000:t2 20/3600000 burst 30 cost 10"),
+        ("GET", "/", "joe", "rl:{user.joe}:per-key:default:60000:t3 60/60000 burst 60 cost 1"),
+        ("POST", "/", "joe", "rl:{user.joe}:per-key:write:1000:t3 5/1000 burst 5 cost 1"),
+        ("POST", "/export", "joe", "rl:{user.joe}:per-key:export:3600000:t3 20/3600000 burst 30 cost 10"),
         ("TRACE", "/", "joe", "forbidden"),
         ("GET", "/healthz", "joe", "pass"),
         ("GET", "/%", "joe", "malformed"),
-        ("GET", "/", "acme", "rl:{user.acme}:per-key:default:90000:t2 600/90000 burst 600 cost 1"),
+        ("GET", "/", "acme", "rl:{user.acme}:per-key:default:90000:t3 600/90000 burst 600 cost 1"),
         // All classes that fall to an entry share its bucket.
-        ("POST", "/", "acme", "rl:{user.acme}:per-key:default:90000:t2 600/90000 burst 600 cost 1"),
-        ("TRACE", "/", "acme", "rl:{user.acme}:per-key:default:90000:t2 600/90000 burst 600 cost 1"),
+        ("POST", "/", "acme", "rl:{user.acme}:per-key:default:90000:t3 600/90000 burst 600 cost 1"),
+        ("TRACE", "/", "acme", "rl:{user.acme}:per-key:default:90000:t3 600/90000 burst 600 cost 1"),
         ("POST", "/export", "acme", "pass"),
         ("GET", "/", "mallory", "forbidden"),
         ("POST", "/export", "mallory", "forbidden"),
@@ -72,9 +72,9 @@ fn class_and_tier_of_the_tenant_choose_the_limit() {
         ("GET", "/", "o:ps", "pass"),
         ("TRACE", "/", "o:ps", "pass"),
         // Tenants are written escaped, so none can look like another or leave the braces.
-        ("GET", "/", "o%3Aps", "rl:{user.o%253Aps}:per-key:default:60000:t2 60/60000 burst 60 cost 1"),
-        ("GET", "/", "acme}:x:{", "rl:{user.acme%7D%3Ax%3A%7B}:per-key:default:60000:t2 60/60000 burst 60 cost 1"),
-        ("GET", "/", "Acme", "rl:{user.Acme}:per-key:default:60000:t2 60/60000 burst 60 cost 1"),
+        ("GET", "/", "o%3Aps", "rl:{user.o%253Aps}:per-key:default:60000:t3 60/60000 burst 60 cost 1"),
+        ("GET", "/", "acme}:x:{", "rl:{user.acme%7D%3Ax%3A%7B}:per-key:default:60000:t3 60/60000 burst 60 cost 1"),
+        ("GET", "/", "Acme", "rl:{user.Acme}:per-key:default:60000:t3 60/60000 burst 60 cost 1"),
         ("GET", "/", "", "forbidden"),
     ];
     for (method, path, user, wanted) in table {
@@ -87,16 +87,16 @@ fn a_key_names_namespace_tenant_rule_entry_period_and_format() {
     let classes = r#", "classes": [{"class": "write", "match": {"methods": ["POST"]}}]"#;
     let limits = r#"{"default": {"default": "60/m", "write": "10/m"}}"#;
     let policy = policy_of(USER, limits, "", classes);
-    assert_eq!(ruling(&policy, "POST", "/", "acme"), "rl:{user.acme}:per-key:write:60000:t2 10/60000 burst 10 cost 1");
+    assert_eq!(ruling(&policy, "POST", "/", "acme"), "rl:{user.acme}:per-key:write:60000:t3 10/60000 burst 10 cost 1");
     // A changed quota keeps the bucket; a changed period, namespace or entry is another.
     let changed = policy_of(USER, r#"{"requests": 7, "per": "60s", "burst": 9}"#, "", r#", "namespace": "shop""#);
     assert_eq!(
         ruling(&changed, "POST", "/", "acme"),
-        "shop:{user.acme}:per-key:default:60000:t2 7/60000 burst 9 cost 1"
+        "shop:{user.acme}:per-key:default:60000:t3 7/60000 burst 9 cost 1"
     );
     let secret = policy_of(r#"[{"authorization": {"scheme": "basic", "trusted": true}}]"#, r#""1/d""#, "", "");
     let sent = Sent::to("GET", "/", &[("authorization", "Basic YWxpY2U6cHc=")]);
-    let key = "rl:{authorization.~4360c67bc81025114044578d7c4e8e0f}:per-key:default:86400000:t2";
+    let key = "rl:{authorization.~4360c67bc81025114044578d7c4e8e0f}:per-key:default:86400000:t3";
     assert_eq!(judge(&secret, &sent).ruling, Ruling::Ask(vec![ask_of(key, limit(1, 86_400, 1), 1)]));
 }
 
@@ -131,7 +131,7 @@ fn a_request_that_names_nobody_is_what_missing_says() {
             policy_of(USER, r#""60/m""#, &format!(r#", "missing": {missing}"#), CLASSES.replace("10}", "1}").as_str());
         [ruling(&policy, "GET", "/", ""), ruling(&policy, "GET", "/healthz", ""), ruling(&policy, "GET", "/%", "")]
     };
-    let asks = "rl:{none.guest}:per-key:default:60000:t2 60/60000 burst 60 cost 1";
+    let asks = "rl:{none.guest}:per-key:default:60000:t3 60/60000 burst 60 cost 1";
     assert_eq!(rulings(r#"{"as": "guest"}"#), [asks, "pass", "malformed"]);
     assert_eq!(rulings("\"deny\""), ["forbidden", "pass", "malformed"]);
     assert_eq!(rulings("\"skip\""), ["pass", "pass", "malformed"]);
@@ -208,9 +208,9 @@ fn all_limits_of_a_list_hold() {
     assert_eq!(
         told,
         [
-            (0, "rl:{user.joe}:per-key:default:1000:t2", limit(10, 1, 10), own(10, 10, 1)),
-            (0, "rl:{user.joe}:per-key:default:60000:t2", limit(60, 60, 60), own(60, 600, 6)),
-            (0, "rl:{user.joe}:per-key:default:3600000:t2", limit(100, 3600, 200), own(100, 36_000, 20)),
+            (0, "rl:{user.joe}:per-key:default:1000:t3", limit(10, 1, 10), own(10, 10, 1)),
+            (0, "rl:{user.joe}:per-key:default:60000:t3", limit(60, 60, 60), own(60, 600, 6)),
+            (0, "rl:{user.joe}:per-key:default:3600000:t3", limit(100, 3600, 200), own(100, 36_000, 20)),
         ]
     );
     // Each is charged, so each remembers by a name of its own.
@@ -228,7 +228,7 @@ fn an_override_wins_over_the_tier_and_the_tier_of_a_tenant_over_that_of_a_source
         "overrides": {"user.both": "3/m", "user.mallory": "deny", "user.ops": "unlimited", "user.list": ["4/m", "40/h"],
             "none.anonymous": "deny"}"#;
     let policy = policy_of(USER, limits, rule, "");
-    let key = |user: &str, period, burst| format!("rl:{{user.{user}}}:per-key:default:{period}:t2 {burst}");
+    let key = |user: &str, period, burst| format!("rl:{{user.{user}}}:per-key:default:{period}:t3 {burst}");
     let minute = |user: &str, burst| vec![key(user, 60_000, burst)];
     let both = |user: &str, burst, of_hour| vec![key(user, 60_000, burst), key(user, 3_600_000, of_hour)];
     let (pass, forbidden) = (vec!["Pass".to_owned()], vec!["Forbidden(0)".to_owned()]);

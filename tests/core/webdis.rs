@@ -11,7 +11,7 @@ use weir::policy::{Limit, Terms};
 
 use crate::made::{NUMBER, limit, numbered, only_for};
 
-const SCRIPT: Script = Script { text: "return 1+1 -- a.b/c\n", sha: "0a1b", format: "t2" };
+const SCRIPT: Script = Script { text: "return 1+1 -- a.b/c\n", sha: "0a1b", format: "t3" };
 
 /// Two of cost 1 and one of cost 10.
 fn asked(limit: Limit) -> Acquire {
@@ -25,12 +25,12 @@ fn granted(level: i64, granted: &[u64]) -> Acquired {
 
 #[wasm_bindgen_test(unsupported = test)]
 fn a_call_is_these_bytes() {
-    let key = "rl:{user.a%2Eb}:per-key:write:60000:t2";
+    let key = "rl:{user.a%2Eb}:per-key:write:60000:t3";
     let call = encode(&SCRIPT, By::Sha, key, &asked(limit(60, 60, 90)));
     assert_eq!(call.path, "/");
     assert_eq!(
         call.body,
-        "EVALSHA/0a1b/1/rl%3A%7Buser%2Ea%252Eb%7D%3Aper-key%3Awrite%3A60000%3At2/60/60000/90/300000/45/0/0/0/0/0/0/4242/1/2/10/1"
+        "EVALSHA/0a1b/1/rl%3A%7Buser%2Ea%252Eb%7D%3Aper-key%3Awrite%3A60000%3At3/60/60000/90/300000/45/0/0/0/0/0/0/4242/1/2/10/1"
     );
     let call = encode(&SCRIPT, By::Text, "k", &only_for(limit(1, 1, 1), &[Run { cost: 1, count: 1 }]));
     assert_eq!(call.path, "/");

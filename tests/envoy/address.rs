@@ -80,7 +80,7 @@ fn the_clients_address_in_a_real_envoy_is_the_one_of_the_table() {
             value => format!("{label}.{}", escape(value.as_bytes())),
         };
         let tenants = |rule: &str| -> Vec<String> {
-            let end = format!("}}:{rule}:default:86400000:t2");
+            let end = format!("}}:{rule}:default:86400000:t3");
             let tenant = |key: String| Some(key.strip_prefix("rl:{")?.strip_suffix(&end)?.to_owned());
             rig.keys().into_iter().filter_map(tenant).collect()
         };

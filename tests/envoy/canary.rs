@@ -76,7 +76,7 @@ fn a_marker_in_every_string_is_in_no_log_and_no_credential_is_in_redis() {
     keys.sort_unstable();
     // printf %s 'secret canary_3f0c9d7ab1' | openssl dgst -sha256 -hmac canary_3f0c9d7ab1
     const HASH: &str = "65467a6fe7b1e5844b081905211f28af";
-    let bucket = |tenant: &str| format!("rl:{{{tenant}}}:{MARKER}:default:86400000:t2");
+    let bucket = |tenant: &str| format!("rl:{{{tenant}}}:{MARKER}:default:86400000:t3");
     let mut expected = [
         bucket(&format!("key.~{HASH}")),
         bucket(&format!("token.~{HASH}")),

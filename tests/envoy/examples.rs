@@ -153,7 +153,7 @@ fn api_keys_have_plans_and_invented_ones_do_not_escape() {
     page.from(6).is_refused(&two, 400, r#"{"error":"doubled","rule":"per-key"}"#);
     // No key stands in Redis.
     let keys = page.keys();
-    assert!(keys.contains(&format!("rl:{{{hash}}}:per-key:default:86400000:t2")), "{keys:?}");
+    assert!(keys.contains(&format!("rl:{{{hash}}}:per-key:default:86400000:t3")), "{keys:?}");
     assert!(!keys.iter().any(|key| key.contains("gold-key") || key.contains("invented")), "{keys:?}");
     page.rig.assert_no_errors_logged();
 }
@@ -168,7 +168,7 @@ fn api_keys_that_envoy_checks_name_the_client() {
     let keys = page.keys();
     assert_eq!(
         keys,
-        ["rl:{client.acme}:per-client:default:86400000:t2", "rl:{client.bob}:per-client:default:86400000:t2"]
+        ["rl:{client.acme}:per-client:default:86400000:t3", "rl:{client.bob}:per-client:default:86400000:t3"]
     );
     for unknown in [with_key("invented"), Request::get("/").header("x-client-id", "acme")] {
         assert_eq!(page.from(2).send(&unknown).status, 401);
@@ -203,9 +203,9 @@ fn anonymous_users_are_their_address_and_signed_in_ones_their_name() {
     page.from(4).is_limited(&as_user(ALICE), "per-user", 120);
     assert_eq!(page.from(4).send(&as_user(GUESS)).status, 401, "Envoy refuses it before weir");
     let wanted = [
-        "rl:{ip.127%2E0%2E0%2E2}:per-ip:default:3600000:t2",
-        "rl:{ip.127%2E0%2E0%2E3}:per-ip:default:3600000:t2",
-        "rl:{user.alice}:per-user:signed-in:3600000:t2",
+        "rl:{ip.127%2E0%2E0%2E2}:per-ip:default:3600000:t3",
+        "rl:{ip.127%2E0%2E0%2E3}:per-ip:default:3600000:t3",
+        "rl:{user.alice}:per-user:signed-in:3600000:t3",
     ];
     assert_eq!(page.keys(), wanted);
     // What the page warns of: a header that a route takes off has been read by then ...
@@ -234,9 +234,9 @@ fn behind_a_load_balancer_the_address_is_the_one_it_appends() {
     assert_eq!(told(&page.from(9).send(&appended("2001:db8:1:3::1"))), (200, Some("10"), Some("9")));
     assert_eq!(told(&page.from(9).send(&appended("2001:db8:1:2::1, 203.0.113.7"))), (200, Some("10"), Some("9")));
     let wanted = [
-        "rl:{ip.2001%3Adb8%3A1%3A2%3A%3A}:per-ip:default:3600000:t2",
-        "rl:{ip.2001%3Adb8%3A1%3A3%3A%3A}:per-ip:default:3600000:t2",
-        "rl:{ip.203%2E0%2E113%2E7}:per-ip:default:3600000:t2",
+        "rl:{ip.2001%3Adb8%3A1%3A2%3A%3A}:per-ip:default:3600000:t3",
+        "rl:{ip.2001%3Adb8%3A1%3A3%3A%3A}:per-ip:default:3600000:t3",
+        "rl:{ip.203%2E0%2E113%2E7}:per-ip:default:3600000:t3",
     ];
     assert_eq!(page.keys(), wanted);
     page.rig.assert_no_errors_logged();
@@ -412,7 +412,7 @@ fn the_subject_and_the_plan_of_a_jwt_are_tenant_and_tier() {
     }
     assert_eq!(client.send(&Request::get("/").header("x-user", "eve")).status, 401);
     assert_eq!(page.keys(), keys);
-    let wanted = ["acme", "ann", "joe"].map(|user| format!("rl:{{user.{user}}}:per-user:default:3600000:t2"));
+    let wanted = ["acme", "ann", "joe"].map(|user| format!("rl:{{user.{user}}}:per-user:default:3600000:t3"));
     assert_eq!(keys, wanted);
     // What the page warns of: weir before jwt_authn reads nothing.
     let whole = listener("jwt");

@@ -43,7 +43,7 @@ struct Root {
 
 /// No key is a full bucket.
 fn root(rig: &Rig, tenant: &str, rule: &str, limit: Limit) -> Root {
-    let key = format!("rl:{{{tenant}}}:{rule}:default:{}:t2", limit.per_ms);
+    let key = format!("rl:{{{tenant}}}:{rule}:default:{}:t3", limit.per_ms);
     let value: Vec<u8> = redis::cmd("GET").arg(&key).query(&mut rig.redis.operator().unwrap()).unwrap();
     if value.is_empty() {
         return Root { tokens: limit.burst as i64, lent: 0 };

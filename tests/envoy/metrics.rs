@@ -146,9 +146,9 @@ fn who_knows_the_secret_sees_why_and_who_comes_most() {
         told.header("x-weir-debug"),
         Some(
             "rule=here class=default tier=default outcome=allowed source=local remaining=19 \
-             key=rl:{constant.all}:here:default:86400000:t2; \
+             key=rl:{constant.all}:here:default:86400000:t3; \
              rule=per-user class=default tier=free outcome=allowed source=lease \
-             key=rl:{user.bob}:per-user:default:86400000:t2"
+             key=rl:{user.bob}:per-user:default:86400000:t3"
         )
     );
     assert_eq!(with(of("bob"), "open").header("x-weir-debug"), None);

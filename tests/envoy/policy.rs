@@ -206,7 +206,7 @@ fn bytes_that_are_no_text_are_a_tenant_like_any_other() {
     assert_eq!((count(&answers, 200), count(&answers, 429)), (9, 3));
     let mut operator = rig.redis.operator().unwrap();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut operator).unwrap();
-    assert_eq!(keys, ["rl:{user.%FF%FE%80%20%C3}:per-user:default:86400000:t2"]);
+    assert_eq!(keys, ["rl:{user.%FF%FE%80%20%C3}:per-user:default:86400000:t3"]);
     rig.assert_no_errors_logged();
 }
 

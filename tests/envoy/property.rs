@@ -112,7 +112,7 @@ fn assert_tenants(rig: &Rig, rows: &[Row]) {
     let keys = rig.keys();
     let told = |number: usize, row: &Row| {
         let tenant = if row.1.is_empty() { "none.nobody".to_owned() } else { format!("p.{}", row.1) };
-        format!("{}: rl:{{{tenant}}}:row-{number}:default:86400000:t2", row.0)
+        format!("{}: rl:{{{tenant}}}:row-{number}:default:86400000:t3", row.0)
     };
     let found = |number: usize, row: &Row| {
         let own: Vec<&String> = keys.iter().filter(|key| key.contains(&format!("}}:row-{number}:"))).collect();
@@ -209,7 +209,7 @@ fn properties_of_every_kind_are_tenants_and_absent_ones_are_nobody() {
     }
     let tenants = |row: &str| rig.keys().into_iter().filter(|key| key.contains(row)).collect::<Vec<_>>();
     const LIST: &str = "%02%00%00%00%01%00%00%00%00%00%00%00%01%00%00%00%00%00%00%00a%00%00b%00%00";
-    assert_eq!(tenants(":row-1:"), [format!("rl:{{p.{LIST}}}:row-1:default:86400000:t2")]);
+    assert_eq!(tenants(":row-1:"), [format!("rl:{{p.{LIST}}}:row-1:default:86400000:t3")]);
     for of_struct in [tenants(":row-0:"), tenants(":row-2:")] {
         assert!(of_struct.len() > 1 && of_struct.iter().all(|key| key.starts_with("rl:{p.~")), "{of_struct:?}");
     }
@@ -325,7 +325,7 @@ fn classes_are_told_by_route_method_of_grpc_host_header_and_query() {
         rig.forget_keys();
         let answer = client(port, "203.0.113.7", 1).send(&request).unwrap();
         assert_eq!(answer.status, 200, "{request:?}");
-        assert_eq!(rig.keys(), [format!("rl:{{constant.all}}:sorted:{class}:86400000:t2")], "{request:?}");
+        assert_eq!(rig.keys(), [format!("rl:{{constant.all}}:sorted:{class}:86400000:t3")], "{request:?}");
     }
     rig.assert_no_errors_logged();
 }

@@ -23,8 +23,8 @@ struct Row {
 
 const FORBIDDEN: &str = r#"403 | content-type: application/json | {"error":"forbidden","rule":"per-user"}"#;
 const MALFORMED: &str = r#"400 | content-type: application/json | {"error":"malformed_path"}"#;
-const U1: &str = "rl:{user.u1}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 1 1";
-const U1_EXPORT: &str = "rl:{user.u1}:per-user:export:3600000:t2 20 3600000 20 300000 10 0 0 0 0 0 0 10 1";
+const U1: &str = "rl:{user.u1}:per-user:default:60000:t3 60 60000 60 300000 30 0 0 0 0 0 0 1 1";
+const U1_EXPORT: &str = "rl:{user.u1}:per-user:export:3600000:t3 20 3600000 20 300000 10 0 0 0 0 0 0 10 1";
 
 fn send(proxy: &Proxy, root: u32, [method, path, user]: Sent) -> u32 {
     let mut headers = vec![(":method", method), (":path", path)];
@@ -54,7 +54,7 @@ fn rows() -> Vec<Row> {
         row("a request of no class is in the default bucket",       ["BREW", "/", "u1"], Some((U1, grants(59, &[1]))), &passed(59)),
         row("CONNECT has no path and is in the default bucket",     ["CONNECT", "", "u1"], Some((U1, grants(59, &[1]))), &passed(59)),
         row("the asterisk is no path of any class",                 ["DELETE", "*", "u1"], Some((U1, grants(59, &[1]))), &passed(59)),
-        row("a class without a limit of its own pays its cost",     ["GET", "/v1/bulk", "u1"], Some(("rl:{user.u1}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 5 1", grants(55, &[1]))), &passed(55)),
+        row("a class without a limit of its own pays its cost",     ["GET", "/v1/bulk", "u1"], Some(("rl:{user.u1}:per-user:default:60000:t3 60 60000 60 300000 30 0 0 0 0 0 0 5 1", grants(55, &[1]))), &passed(55)),
         row("a class with a limit has a bucket and pays its cost",  ["POST", "/v1/reports/7/export", "u1"], export(r#"{"EVALSHA":[36000000,1800000,0,0,0,0,0,1]}"#),
             "200 | server: upstream | x-ratelimit-limit: 20 | x-ratelimit-remaining: 10 | x-ratelimit-reset: 1700001800 | hello"),
         row("the wait is until this cost fits",                     ["POST", "/v1/reports/7/export", "u1"], export(r#"{"EVALSHA":[18000000,2700000,0,0,0,0,0,0]}"#),
@@ -69,11 +69,11 @@ fn rows() -> Vec<Row> {
         row("a path with a broken escape is malformed",             ["GET", "/v1/%zz", "u1"], None, MALFORMED),
         row("a path that servers disagree about is malformed",      ["GET", "/a//../admin", "u1"], None, MALFORMED),
         row("a path without a slash is malformed",                  ["GET", "v1/items", "acme"], None, MALFORMED),
-        row("requests without a tenant share a bucket",             ["GET", "/v1/items", "-"], Some(("rl:{none.anonymous}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 1 1", grants(59, &[1]))), &passed(59)),
+        row("requests without a tenant share a bucket",             ["GET", "/v1/items", "-"], Some(("rl:{none.anonymous}:per-user:default:60000:t3 60 60000 60 300000 30 0 0 0 0 0 0 1 1", grants(59, &[1]))), &passed(59)),
         changed("a missing tenant is refused if the policy says so", with_missing(json!("deny")), ["GET", "/v1/items", "-"], None, FORBIDDEN),
         changed("a missing tenant passes if the policy says so",    with_missing(json!("skip")), ["GET", "/v1/items", "-"], None, UNTOUCHED),
         changed("a missing tenant is who the policy says",          with_missing(json!({"as": "guest"})), ["GET", "/v1/items", "-"],
-            Some(("rl:{none.guest}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 1 1", grants(59, &[1]))), &passed(59)),
+            Some(("rl:{none.guest}:per-user:default:60000:t3 60 60000 60 300000 30 0 0 0 0 0 0 1 1", grants(59, &[1]))), &passed(59)),
         changed("the status of a limited request can be chosen",    with_response("status", json!(503)), ["GET", "/v1/items", "u1"], limited(), &LIMITED.replace("429", "503")),
         changed("the body and its type can be chosen",              vec![("/response", json!({"retry_after_jitter": 0, "content_type": "text/plain", "body": "{rule}: {retry_after}s {x}"}))], ["GET", "/v1/items", "u1"], limited(),
             "429 | content-type: text/plain | retry-after: 1 | x-ratelimit-limit: 60 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 1700000060 | per-user: 1s {x}"),
@@ -142,7 +142,7 @@ fn a_call_is_a_post_to_the_limiter_with_the_script_by_its_name() {
         assert_eq!(call.timeout_ms, 1500, "ten times the wait");
         let number = call.number();
         let arguments = format!(
-            "1/rl%3A%7Buser%2Eu1%7D%3Aper-user%3Adefault%3A60000%3At2/60/60000/60/300000/30/0/0/0/0/0/0/{number}/1/1"
+            "1/rl%3A%7Buser%2Eu1%7D%3Aper-user%3Adefault%3A60000%3At3/60/60000/60/300000/30/0/0/0/0/0/0/{number}/1/1"
         );
         assert_eq!(call.body, format!("EVALSHA/{}/{arguments}", TOKEN_BUCKET.sha));
     });

@@ -43,7 +43,7 @@ fn any_bytes_can_name_a_tenant() {
             let headers = [(":method", &b"GET"[..]), (":path", b"/v1/items"), ("x-user-id", &value)];
             let stream = proxy.request(root, &headers);
             proxy.run();
-            let key = format!("rl:{{{tenant}}}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 1 1");
+            let key = format!("rl:{{{tenant}}}:per-user:default:60000:t3 60 60000 60 300000 30 0 0 0 0 0 0 1 1");
             assert_eq!(proxy.asked(), key, "{name}");
             proxy.answer(grants(59, &[1]));
             assert_eq!(proxy.sees(stream), passed(59), "{name}");
@@ -85,7 +85,7 @@ fn credentials_of_any_bytes_are_hashed_or_name_nobody() {
         with_policy(&changes, |proxy, root| {
             proxy.request(root, &[(":method", &b"GET"[..]), (":path", b"/"), ("authorization", value)]);
             proxy.run();
-            let key = format!("rl:{{{tenant}}}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 1 1");
+            let key = format!("rl:{{{tenant}}}:per-user:default:60000:t3 60 60000 60 300000 30 0 0 0 0 0 0 1 1");
             assert_eq!(proxy.asked(), key, "{}", value.escape_ascii());
         });
     }
@@ -154,7 +154,7 @@ fn a_header_that_is_sent_twice_is_read_as_its_first_value() {
     with_policy(&[], |proxy, root| {
         proxy.request(root, &[(":method", "GET"), (":path", "/"), ("x-user-id", "u1"), ("x-user-id", "u2")]);
         proxy.run();
-        assert_eq!(proxy.asked(), "rl:{user.u1}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 1 1");
+        assert_eq!(proxy.asked(), "rl:{user.u1}:per-user:default:60000:t3 60 60000 60 300000 30 0 0 0 0 0 0 1 1");
     });
 }
 

@@ -187,7 +187,7 @@ fn the_debug_header_answers_those_who_know_the_secret() {
     in_vm(|proxy| {
         let root = proxy.root(&observe(json!({"secret_env": "CANARY_HASH"})));
         let told = "rule=per-user class=default tier=free outcome=allowed source=local remaining=29 \
-                    key=rl:{user.u1}:per-user:default:60000:t2";
+                    key=rl:{user.u1}:per-user:default:60000:t3";
         let debug = |proxy: &Proxy, stream| {
             proxy.sees(stream).split(" | ").find_map(|line| line.strip_prefix("x-weir-debug: ").map(str::to_owned))
         };
@@ -214,7 +214,7 @@ fn the_debug_header_answers_those_who_know_the_secret() {
         proxy.run();
         proxy.answer(grants(59, &[1]));
         let told = "x-why: rule=per-user class=default tier=free outcome=allowed source=limiter remaining=59 \
-                    key=rl:{user.u1}:per-user:default:60000:t2";
+                    key=rl:{user.u1}:per-user:default:60000:t3";
         assert!(proxy.sees(stream).contains(told), "{}", proxy.sees(stream));
     });
     // Without `observe` the header is nothing, and stays.

@@ -20,8 +20,8 @@ fn keys(proxy: &Proxy) -> Vec<(u32, String)> {
     calls.map(|call| (call.owner, call.asks().split(' ').next().unwrap_or_default().to_owned())).collect()
 }
 
-const KEY: &str = "rl:{user.u1}:per-user:default:60000:t2";
-const OTHER_KEY: &str = "rl:{user.u1}:other:default:60000:t2";
+const KEY: &str = "rl:{user.u1}:per-user:default:60000:t3";
+const OTHER_KEY: &str = "rl:{user.u1}:other:default:60000:t3";
 
 #[test]
 fn a_policy_defines_its_counters_and_its_ticks() {

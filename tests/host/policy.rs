@@ -98,7 +98,7 @@ pub fn lends(left: u64, lent: Lent, granted: &[u64]) -> String {
 
 /// What a call asks of the bucket of u1 under 1000/s: want, end, size, carry, hold, debt and runs.
 pub fn asks_of_u1(offer_and_runs: &str) -> String {
-    format!("rl:{{user.u1}}:per-user:default:1000:t2 1000 1000 1000 300000 500 {offer_and_runs}")
+    format!("rl:{{user.u1}}:per-user:default:1000:t3 1000 1000 1000 300000 500 {offer_and_runs}")
 }
 
 pub const NOSCRIPT: &str = r#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#;

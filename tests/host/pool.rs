@@ -91,7 +91,7 @@ fn an_attack_on_one_key_costs_a_call_for_each_token() {
             let crowd = proxy.gets(root, "u1", 200);
             assert_eq!(proxy.phases(&crowd), [Phase::Paused; 200]);
             proxy.run();
-            assert_eq!(proxy.asked(), "rl:{user.u1}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 1 200");
+            assert_eq!(proxy.asked(), "rl:{user.u1}:per-user:default:60000:t3 60 60000 60 300000 30 0 0 0 0 0 0 1 200");
             proxy.answer(grants(0, &[1]));
             proxy.run();
             assert_eq!(proxy.phases(&crowd)[..2], [Phase::Passed, Phase::Answered]);
@@ -136,22 +136,24 @@ fn a_bucket_that_is_dry_says_nothing_of_another() {
 
 #[test]
 fn a_limit_of_another_policy_holds_with_the_next_request() {
-    for changed in ["30/m", "61/m", "120/m"] {
+    // All 60 are used, so a raised limit has room at once.
+    for changed in ["61/m", "120/m"] {
         with_policy(&[], |proxy, root| {
             dry(proxy, root);
             refused_at_once(proxy, root);
             let changes = [("/rules/0/limits/free/default", json!(changed))];
             assert!(proxy.configure(root, policy(&changes).to_string()));
             let stream = proxy.get(root, "u1");
-            assert_eq!(proxy.phase(stream), Phase::Paused, "{changed}: what is known of 60/m is void");
+            assert_eq!(proxy.phase(stream), Phase::Paused, "{changed}");
             proxy.run();
             let requests = changed.trim_end_matches("/m");
             let lent_freely = requests.parse::<u64>().expect("a number") / 2;
             let terms = format!("{requests} 60000 {requests} 300000 {lent_freely}");
-            assert_eq!(proxy.asked(), format!("rl:{{user.u1}}:per-user:default:60000:t2 {terms} 0 0 0 0 0 0 1 1"));
+            assert_eq!(proxy.asked(), format!("rl:{{user.u1}}:per-user:default:60000:t3 {terms} 0 0 0 0 0 0 1 1"));
         });
     }
-    for (changed, sees) in [("deny", "403"), ("unlimited", "200")] {
+    // A lowered one has none: 31 tokens have to come back.
+    for (changed, sees) in [("30/m", "429"), ("deny", "403"), ("unlimited", "200")] {
         with_policy(&[], |proxy, root| {
             dry(proxy, root);
             let changes = [("/rules/0/limits/free/default", json!(changed))];
@@ -303,22 +305,23 @@ fn workers_that_touch_a_bucket_at_once_lose_no_token() {
 /// The limiter's bucket of one user.
 struct Bucket {
     requests: u64,
-    units: u64,
+    used: u64,
     at_ms: u64,
 }
 
 impl Bucket {
     fn refill(&mut self, now_ms: u64) {
-        self.units = (self.units + (now_ms - self.at_ms) * self.requests).min(self.requests * 60_000);
+        self.used = self.used.saturating_sub((now_ms - self.at_ms) * self.requests);
         self.at_ms = now_ms;
     }
 
     fn reply(&mut self, now_ms: u64, cost: u64) -> (bool, String) {
         self.refill(now_ms);
-        let fits = self.units >= cost * 60_000;
-        self.units -= if fits { cost * 60_000 } else { 0 };
-        let reset = (self.requests * 60_000 - self.units).div_ceil(self.requests);
-        (fits, format!("{{\"EVALSHA\":[{},{reset},0,0,0,0,0,{}]}}", self.units, u64::from(fits)))
+        let capacity = self.requests * 60_000;
+        let fits = self.used + cost * 60_000 <= capacity;
+        self.used += if fits { cost * 60_000 } else { 0 };
+        let (level, reset) = (capacity as i64 - self.used as i64, self.used.div_ceil(self.requests));
+        (fits, format!("{{\"EVALSHA\":[{level},{reset},0,0,0,0,0,{}]}}", u64::from(fits)))
     }
 }
 
@@ -331,7 +334,7 @@ fn a_request_is_refused_without_a_call_only_where_the_limiter_would_refuse_it() 
         let (mut requests, mut reloads) = (60, 0);
         let limited = |requests: u64| policy(&[("/rules/0/limits/free/default", json!(format!("{requests}/m")))]);
         let vms = [(); 3].map(|()| Vm::start(&space, &limited(requests)));
-        let bucket = Bucket { requests, units: 5 * 60_000, at_ms: START_MS };
+        let bucket = Bucket { requests, used: 55 * 60_000, at_ms: START_MS };
         let bucket = Arc::new(Mutex::new(bucket));
         for _ in 0..600 {
             let ms = dice.pick(&[0, 0, 1, 10, 100, 500, 1500]);
@@ -340,7 +343,7 @@ fn a_request_is_refused_without_a_call_only_where_the_limiter_would_refuse_it() 
             }
             match dice.below(100) {
                 0..3 => {
-                    // Up and down, and never back to one that was.
+                    // Up and down.
                     reloads += 1;
                     requests = if reloads % 2 == 0 { 60 + reloads } else { 600 - reloads };
                     let policy = limited(requests).to_string();
@@ -410,17 +413,19 @@ fn policies_of_other_names_do_not_touch_each_other_and_those_of_the_same_share()
 }
 
 #[test]
-fn a_local_bucket_goes_on_under_another_limit_and_is_cut_to_it() {
+fn a_local_bucket_goes_on_under_another_limit_and_what_was_used_counts() {
     let limited = |limit| local(&[("/rules/0/limits/free/default", json!(limit))]).to_string();
     in_vm(|proxy| {
         let root = proxy.root(&local(&[]));
         assert_eq!(pass(proxy, root, "u1", 5), 5);
-        // 25 are left, and 10 fit in.
+        // Five are used of ten.
         assert!(proxy.configure(root, limited("20/m")));
         assert_eq!(pass(proxy, root, "u1", 3), 3);
-        // A raised limit gives nothing at once.
+        // Of a raised limit all is there but what was used; and back again, more is used than there is.
         assert!(proxy.configure(root, limited("1000/m")));
-        assert_eq!(pass(proxy, root, "u1", 40), 7);
+        assert_eq!(pass(proxy, root, "u1", 493), 492);
+        assert!(proxy.configure(root, limited("20/m")));
+        assert_eq!(pass(proxy, root, "u1", 1), 0);
         assert!(proxy.configure(root, limited("deny")));
         let stream = proxy.get(root, "u1");
         assert!(proxy.sees(stream).starts_with("403"));

@@ -15,7 +15,7 @@ fn charged(proxy: &Proxy, root: u32, costs: &[u64]) -> Vec<u32> {
 
 /// The arguments of a call for the user u1.
 fn u1(runs: &str) -> String {
-    format!("rl:{{user.u1}}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 {runs}")
+    format!("rl:{{user.u1}}:per-user:default:60000:t3 60 60000 60 300000 30 0 0 0 0 0 0 {runs}")
 }
 
 fn count(trace: &[String], call: &str) -> usize {
@@ -84,7 +84,7 @@ fn a_wake_up_serves_every_bucket() {
         let calls = proxy.calls();
         let asks: Vec<String> = calls.iter().map(|call| call.asks()).collect();
         let of = |user: &str, count| {
-            format!("rl:{{user.{user}}}:per-user:default:60000:t2 60 60000 60 300000 30 0 0 0 0 0 0 1 {count}")
+            format!("rl:{{user.{user}}}:per-user:default:60000:t3 60 60000 60 300000 30 0 0 0 0 0 0 1 {count}")
         };
         assert_eq!(asks, [of("a", 2), of("b", 1), of("c", 1)]);
         // The limiter answers in another order.
@@ -104,7 +104,7 @@ fn a_group_with_too_many_runs_goes_in_two_calls() {
         let runs = " 1 1 5 1".repeat(64);
         assert_eq!(
             proxy.asked(),
-            format!("rl:{{user.u1}}:per-user:default:60000:t2 600 60000 600 300000 300 0 0 0 0 0 0{runs}")
+            format!("rl:{{user.u1}}:per-user:default:60000:t3 600 60000 600 300000 300 0 0 0 0 0 0{runs}")
         );
         let left = 600 - 64 * 6;
         let ones = ",1".repeat(128);
@@ -113,7 +113,7 @@ fn a_group_with_too_many_runs_goes_in_two_calls() {
         assert_eq!(proxy.phases(&streams[..128]), [Phase::Passed; 128]);
         assert_eq!(
             proxy.asked(),
-            "rl:{user.u1}:per-user:default:60000:t2 600 60000 600 300000 300 0 0 0 0 0 0 1 1 5 1"
+            "rl:{user.u1}:per-user:default:60000:t3 600 60000 600 300000 300 0 0 0 0 0 0 1 1 5 1"
         );
     });
 }

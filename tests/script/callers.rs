@@ -16,6 +16,8 @@ pub struct Lease {
     pub size: u64,
     /// What of it is unspent.
     pub tokens: u64,
+    /// Until when it may be spent, by the bucket's time.
+    pub until: u64,
 }
 
 /// What became of a call.
@@ -44,11 +46,11 @@ impl Fate {
 impl Caller {
     /// Spends some tokens, all or none, as early as it can, as late as it can, or between; returns when and how many.
     pub fn spend(&mut self, random: &mut Random, from: u64, to: u64) -> Option<(u64, u64)> {
-        let Lease { end, tokens, .. } = self.lease;
-        if tokens == 0 || end <= from || random.one_in(2) {
+        let Lease { until, tokens, .. } = self.lease;
+        if tokens == 0 || until <= from || random.one_in(2) {
             return None;
         }
-        let last = to.min(end - 1);
+        let last = to.min(until - 1);
         let time = match random.below(4) {
             0 => from,
             1 => random.within(from, last),
@@ -57,6 +59,11 @@ impl Caller {
         let spent = if random.one_in(2) { tokens } else { random.within(1, tokens) };
         self.lease.tokens -= spent;
         Some((time, spent))
+    }
+
+    /// The bucket's clock was set back by so much; the caller's was not.
+    pub fn set_back(&mut self, ms: u64) {
+        self.lease.until = self.lease.until.saturating_sub(ms);
     }
 
     /// The lease as it is; what is unspent may be given up.
@@ -75,17 +82,17 @@ impl Caller {
     }
 
     /// Returns the tokens that are spent at once.
-    pub fn accept(&mut self, call: &Acquire, reply: &Reply) -> u64 {
+    pub fn accept(&mut self, call: &Acquire, reply: &Reply, time: u64) -> u64 {
         let granted = call.cost(&reply.granted);
         let held = reply.kept + reply.extra + if call.hold { granted } else { 0 };
-        self.lease = Lease { end: reply.end, size: held, tokens: held };
+        self.lease = Lease { end: reply.end, size: held, tokens: held, until: time + reply.valid_ms };
         if call.hold { 0 } else { granted }
     }
 }
 
 /// What no honest caller reports: `past` are the leases that were reported before, by any caller.
 pub fn lie(random: &mut Random, truth: Lease, past: &[Lease]) -> Lease {
-    let Lease { end, size, tokens } = truth;
+    let Lease { end, size, tokens, .. } = truth;
     let earlier = |random: &mut Random| match past.len() {
         0 => truth,
         length => past[random.below(length as u64) as usize],

@@ -20,6 +20,8 @@ struct Bucket {
     script: Script,
     connection: Connection,
     root: Root,
+    /// No lease is valid for longer.
+    longest_ms: u64,
     _redis: Redis,
 }
 
@@ -28,7 +30,7 @@ impl Bucket {
         let redis = Redis::start();
         let mut connection = redis.connect();
         let script = Script::clocked(&mut connection);
-        Bucket { script, connection, root: Root::default(), _redis: redis }
+        Bucket { script, connection, root: Root::default(), longest_ms: u64::MAX, _redis: redis }
     }
 
     /// Calls `after_ms` after the start. The reply: level in tokens, end after the start, kept, extra, limited, granted.
@@ -42,7 +44,7 @@ impl Bucket {
         assert_eq!(stored, self.root.encode(), "after {after_ms} ms");
         let Reply { level, end, valid_ms, kept, extra, limited, granted, .. } = wanted;
         let end = end.saturating_sub(START);
-        assert_eq!(valid_ms, end.saturating_sub(after_ms), "while the clock goes on");
+        assert_eq!(valid_ms, end.saturating_sub(after_ms).min(self.longest_ms), "never longer than two lives");
         let [end, kept, extra, limited, granted] =
             [end, kept, extra, u64::from(limited), granted.iter().sum()].map(|number| number as i64);
         [level / LIMIT.period_ms as i64, end, kept, extra, limited, granted]
@@ -162,6 +164,40 @@ fn the_lease_of_a_dead_caller_comes_back_by_itself_at_its_end_and_not_before() {
         bucket.call(short + 1250, &holding(SHORT_MS, 125, 125, wants(125))),
         [865, 2 * SHORT_MS + 1250, 0, 125, 0, 0]
     );
+}
+
+#[test]
+fn a_lease_ends_after_two_lives_at_most_where_the_clock_was_set_back() {
+    let (day, short) = (86_400_000, SHORT_MS as u64);
+    let mut bucket = Bucket::new();
+    assert_eq!(bucket.call(day, &wants(400)), [875, 86_400_000 + SHORT_MS, 0, 125, 0, 0]);
+    // By two seconds: its end is less than two lives from now, so it stays, and so does what is carried on.
+    let call = holding(86_400_000 + SHORT_MS, 125, 100, wants(100));
+    assert_eq!(bucket.call(day - 2000, &call), [875, 86_400_000 - 2000 + SHORT_MS, 100, 0, 0, 0]);
+    // By a day: it ends after two lives, and who holds it finds it no more; what was carried on is lost until then.
+    let call = holding(86_400_000 - 2000 + SHORT_MS, 100, 100, wants(0));
+    assert_eq!(bucket.call(0, &call), [875, 0, 0, 0, 0, 0]);
+    assert_eq!(bucket.slots(), [(2 * short, 100)]);
+    // The next lease is counted there, and lasts no longer.
+    assert_eq!(bucket.call(0, &wants(16)), [859, 2 * SHORT_MS, 0, 16, 0, 0]);
+    assert_eq!(bucket.call(2 * short - 1, &wants(0)), [884, 0, 0, 0, 0, 0]);
+    assert_eq!(bucket.call(2 * short, &wants(0)), [884, 0, 0, 0, 0, 0]);
+    assert_eq!(bucket.call(2 * short + 1160, &wants(0)), [1000, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_lease_of_another_limit_that_lives_longer_is_not_cut_where_the_clock_was_set_back() {
+    let mut bucket = Bucket::new();
+    // Full after ten times as long: its large leases live 300 s.
+    let slow = |call: Acquire| Acquire { requests: 10, ..call };
+    assert_eq!(bucket.call(600_000, &slow(wants(400))), [875, 900_000, 0, 125, 0, 0]);
+    // 290 s are left of it, and two lives under this limit are 60 s.
+    bucket.call(610_000, &wants(0));
+    bucket.call(0, &wants(0));
+    assert_eq!(bucket.slots(), [(290_000, 125)]);
+    // Who borrows now is told of two lives of its own limit.
+    bucket.longest_ms = 60_000;
+    assert_eq!(bucket.call(0, &wants(16)), [859, 290_000, 0, 16, 0, 0]);
 }
 
 #[test]

@@ -24,7 +24,9 @@ pub struct Step {
     /// Its caller has given up and called again meanwhile.
     pub late: bool,
     pub clock: u64,
-    /// What was spent of leases since the last call, and when by the bucket's time.
+    /// How far the bucket's time was set back until now: with it, time only goes forward.
+    pub shift: u64,
+    /// What was spent of leases since the last call, and when by that time.
     pub spent: Vec<(u64, u64)>,
     /// The bucket that the call finds.
     pub before: Root,
@@ -49,8 +51,10 @@ struct World {
     limit: Limit,
     terms: Terms,
     clock: u64,
-    /// The latest clock so far.
+    /// The bucket's time.
     time: u64,
+    /// How far it was set back in all.
+    shift: u64,
     root: Root,
     callers: Vec<Caller>,
     past: Vec<Lease>,
@@ -69,6 +73,7 @@ pub fn history(random: &mut Random, length: u64) -> History {
         terms: Terms::random(random, limit),
         clock: clock(random),
         time: 0,
+        shift: 0,
         root: Root::default(),
         callers: vec![Caller::default(); random.within(1, 4) as usize],
         past: Vec::new(),
@@ -103,11 +108,21 @@ impl World {
         } else {
             next_clock(random, self.limit, self.terms, &self.root, self.clock)
         };
-        // While the bucket's clock is behind what it has been, its time stands still; that of callers does, too.
+        // While the bucket's clock is behind, its time stands still; that of callers does, too. Where it was set back, time
+        // goes on from there.
         let time = self.time.max(self.clock);
-        self.spent.extend(self.callers.iter_mut().flat_map(|caller| caller.spend(random, self.time, time)));
+        let was_set_back = self.time > self.clock + 1000;
+        let spent = self.callers.iter_mut().flat_map(|caller| {
+            caller.spend(random, self.time, if was_set_back { self.time } else { time })
+        });
+        self.spent.extend(spent.map(|(time, tokens)| (time + self.shift, tokens)));
         self.spent.sort_unstable();
-        self.time = time;
+        if was_set_back {
+            let back = self.time - self.clock;
+            self.shift += back;
+            self.callers.iter_mut().for_each(|caller| caller.set_back(back));
+        }
+        self.time = if was_set_back { self.clock } else { time };
         let missing = match self.root.expires_at {
             None => true,
             Some(expires_at) => self.clock > expires_at && random.one_in(2),
@@ -125,12 +140,13 @@ impl World {
         let caller = &mut self.callers[caller];
         let admitted = match fate {
             _ if late => 0,
-            Fate::Answered => caller.accept(&call, &reply),
+            Fate::Answered => caller.accept(&call, &reply, self.time),
             _ => caller.forget(),
         };
         let (spent, after) = (mem::take(&mut self.spent), self.root.clone());
-        let (limit, clock) = (self.limit, self.clock);
-        Some(Step { limit, missing, late, clock, spent, before, call, reply, after, admitted })
+        let (limit, clock, shift) = (self.limit, self.clock, self.shift);
+        assert!(missing || after.time == self.time, "one time for all");
+        Some(Step { limit, missing, late, clock, shift, spent, before, call, reply, after, admitted })
     }
 
     fn call(&mut self, random: &mut Random, caller: usize) -> Acquire {
@@ -139,7 +155,7 @@ impl World {
             lease = callers::lie(random, lease, &self.past);
         }
         self.past.push(lease);
-        let Lease { end, size, tokens: carry } = lease;
+        let Lease { end, size, tokens: carry, .. } = lease;
         let want = want(random, self.limit, carry);
         // Who waits gets less room for a lease, so half of the calls ask for nothing else.
         let asks_ahead = want > 0 && random.one_in(2);
@@ -164,7 +180,7 @@ pub fn clock(random: &mut Random) -> u64 {
 /// The clock at the next call.
 fn next_clock(random: &mut Random, limit: Limit, terms: Terms, root: &Root, clock: u64) -> u64 {
     let call = limit.exact();
-    let wait = |units: i128| u128::from(call.wait((units - root.level).max(0)));
+    let wait = |units: i128| u128::from(call.wait((units - call.capacity() + root.used).max(0)));
     let to_full = wait(call.capacity());
     let around = |random: &mut Random, middle: u128| random.around(middle, YEAR_MS);
     let passed = match random.below(18) {
@@ -226,7 +242,7 @@ fn runs(random: &mut Random, limit: Limit, root: &Root) -> Vec<Run> {
 
 /// 1 to the burst.
 fn cost(random: &mut Random, limit: Limit, root: &Root) -> u64 {
-    let held = root.level.max(0) as u64 / limit.period_ms;
+    let held = root.level(&limit.exact()).max(0) as u64 / limit.period_ms;
     let cost = match random.below(8) {
         0 => 1,
         1 => random.within(1, 10),

@@ -115,7 +115,7 @@ fn costs(scratch: &Scratch, redis: &Redis, rounds: usize, seconds: f64) -> Resul
     let mut connection = redis.operator()?;
     cmd("FLUSHALL").exec(&mut connection)?;
     cmd("ACL").arg(&["SETUSER", "bench", "on", ">bench", "~*", "+@all"]).exec(&mut connection)?;
-    let key = "rl:{user.acme}:per-user:default:1000:t2";
+    let key = "rl:{user.acme}:per-user:default:1000:t3";
     let asked = acquire(Limit::new(1_000_000, Ms(1000), 1_000_000).map_err(|e| format!("{e:?}"))?, 0);
     let body = scratch.path().join("acquire");
     std::fs::write(&body, encode(&TOKEN_BUCKET, By::Sha, key, &asked).body)?;

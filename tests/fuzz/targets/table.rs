@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
-use weir::bucket::Level;
+use weir::bucket::Used;
 use weir::clock::Ms;
 use weir::policy::BreakerLimits;
 use weir::pool::Store;
@@ -21,7 +21,7 @@ const LIMITS: BreakerLimits = BreakerLimits { failures: 2, share: 500, within: M
 const STEPS: usize = 130;
 
 /// What an entry says, in another type.
-type Said = (u32, Option<Level>, Option<Level>, Ms, Lease);
+type Said = (u32, Option<Used>, Option<Used>, Ms, Lease);
 
 fuzz_target!(|bytes: &[u8]| {
     let mut pieces = Pieces(bytes);
@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
         let of = keys[usize::from(key)];
         match what {
             0 | 1 => {
-                let known = |pieces: &mut Pieces| (pieces.byte() % 2 == 1).then(|| level(pieces));
+                let known = |pieces: &mut Pieces| (pieces.byte() % 2 == 1).then(|| used(pieces));
                 let (known, own) = (known(&mut pieces), known(&mut pieces));
                 let means_until = Ms(short(&mut pieces));
                 let lease = if what == 1 { lease(&mut pieces) } else { Lease::default() };
@@ -115,7 +115,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 /// The slots of a set; none of what is no set.
 fn slots(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let is_set = value.len() == SET_BYTES && value.starts_with(b"weirset2");
+    let is_set = value.len() == SET_BYTES && value.starts_with(b"weirset3");
     if is_set { &value[8..] } else { &[] }.chunks(ENTRY_BYTES)
 }
 
@@ -152,9 +152,9 @@ fn lease(pieces: &mut Pieces) -> Lease {
     }
 }
 
-/// Clocks of hosts start long after 0, which is the mark of no level.
-fn level(pieces: &mut Pieces) -> Level {
-    Level { units: pieces.number().cast_signed(), at: Ms(short(pieces).max(1)) }
+/// Clocks of hosts start long after 0, which is the mark of no bucket.
+fn used(pieces: &mut Pieces) -> Used {
+    Used { units: pieces.number(), at: Ms(short(pieces).max(1)) }
 }
 
 /// Does to a value, or to a name that has none, what a torn write or another filter would.

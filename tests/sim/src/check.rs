@@ -16,6 +16,11 @@ impl Limit {
     pub fn capacity(self) -> i128 {
         self.units(self.burst)
     }
+
+    /// What both allow, and no more.
+    pub fn loosest(self, other: Limit) -> Limit {
+        Limit { requests: self.requests.max(other.requests), burst: self.burst.max(other.burst), ..self }
+    }
 }
 
 /// An ideal bucket that is fed with every admission at its moment. It goes below zero exactly where for some interval
@@ -86,11 +91,11 @@ impl Promise {
         self.slack += units.max(0);
     }
 
-    /// Another limit holds from now on.
+    /// Another limit holds from now on: what was used stays used.
     pub fn change(&mut self, limit: Limit, at: u64) {
         self.pass(at);
+        self.level = (self.level + limit.capacity() - self.limit.capacity()).max(0);
         self.limit = limit;
-        self.pass(at);
     }
 
     /// How much is missing to full, in units.

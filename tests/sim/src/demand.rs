@@ -46,6 +46,7 @@ pub fn short(chance: &mut Chance, scenario: &Scenario) -> Vec<Arrival> {
                 worker: chance.below(workers) as u16,
                 bucket: chance.below(u64::from(scenario.buckets)) as u32,
                 cost: chance.pick(&scenario.costs),
+                tier: 0,
                 patience: if chance.thousandths(impatient) { 1 + chance.below(30_000) as u32 } else { 0 },
             });
             at += chance.below(200);
@@ -147,6 +148,6 @@ impl Demand for Steady {
             Spread::Hopping => (at / 1_000_000 + u64::from(bucket)) % proxies,
         };
         let worker = self.chance.below(u64::from(self.workers)) as u16;
-        Some(Arrival { at, proxy: proxy as u16, worker, bucket, cost: 1, patience: 0 })
+        Some(Arrival { at, proxy: proxy as u16, worker, bucket, cost: 1, tier: 0, patience: 0 })
     }
 }

@@ -213,6 +213,7 @@ impl Ground {
             workers: 1,
             buckets: 1,
             limits: Limits(vec![case.limit]),
+            tiers: false,
             costs: case.costs.clone(),
             timeout_ms: 100,
             table_entries: 64,
@@ -226,7 +227,7 @@ impl Ground {
             counts_from: 0,
         };
         let plan = Rc::new(Plan::new(1, scenario.policy(0), &Shared::default(), (1, 2)));
-        let asks = case.costs.iter().map(|cost| asks(&plan.policy, &scenario, 0, *cost)).collect();
+        let asks = case.costs.iter().map(|cost| asks(&plan.policy, &scenario, 0, *cost, 0)).collect();
         let limits = (0..).zip(&case.modes).map(|(rule, _)| scenario.limit(rule, 0)).collect();
         // Deadlines by a slow clock are a little later.
         let timeout = scenario.timeout_ms + case.slow.div_ceil(450);
@@ -574,11 +575,11 @@ impl<'c> Small<'c> {
             if root.expires_at.is_none_or(|at| clock > at) {
                 continue;
             }
-            let (level, lent) = (root.level, root.lent());
+            let (used, lent) = (root.used, root.lent());
             let alive: u64 = root.slots.iter().filter(|slot| slot.end > clock).map(|slot| slot.tokens).sum();
             let held: u64 = self.holdings.iter().map(|holdings| holdings[rule].unspent(clock)).sum();
-            if level + limit.units(lent) > limit.capacity() {
-                self.violate(format!("{level} units and {lent} lent are more than the burst"));
+            if used < limit.units(lent) {
+                self.violate(format!("{lent} are lent, and only {used} units are used"));
             }
             if held > alive {
                 self.violate(format!("proxies hold {held} tokens, and only {alive} are lent"));

@@ -98,6 +98,7 @@ fn scenario(case: &Case, mode: Mode) -> Scenario {
         workers: 1,
         buckets,
         limits: Limits(vec![case.limit]),
+        tiers: false,
         costs: vec![1],
         timeout_ms: 100,
         // Room for every tenant: what a small table costs is another question.

@@ -82,7 +82,7 @@ impl Limiter {
         }
         let gained = i128::from(self.seen.saturating_sub(root.time)) * i128::from(limit.requests);
         // It refills up to what is not lent.
-        (limit.capacity() - root.level - gained).max(limit.units(self.lent(bucket)))
+        (root.used - gained).max(limit.units(self.lent(bucket)))
     }
 
     /// Forgets a bucket.

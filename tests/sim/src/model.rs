@@ -77,7 +77,7 @@ enum Choice {
     Back(usize),
     Lose(usize),
     Pass(u64),
-    ClockBack,
+    ClockBack(u64),
     Lower,
 }
 
@@ -182,7 +182,7 @@ impl State {
             choices.extend(self.moments().into_iter().map(Choice::Pass));
         }
         if self.left.back > 0 && self.root.expires_at.is_some() {
-            choices.push(Choice::ClockBack);
+            choices.extend([900, 1500].map(Choice::ClockBack));
         }
         if case.changed.is_some_and(|limit| limit != self.limit) {
             choices.push(Choice::Lower);
@@ -224,9 +224,9 @@ impl State {
                     let reply = self.root.acquire(clock, &call.acquire);
                     let granted = if call.acquire.hold { 0 } else { call.acquire.cost(&reply.granted) };
                     call.reply = Some(reply);
-                    let (capacity, lent) = (call.acquire.capacity(), call.acquire.units(self.root.lent()));
-                    if self.root.level + lent > capacity {
-                        self.broken.get_or_insert(format!("{} and {lent} lent exceed {capacity}", self.root.level));
+                    let (used, lent) = (self.root.used, call.acquire.units(self.root.lent()));
+                    if used < lent {
+                        self.broken.get_or_insert(format!("{lent} units are lent, and only {used} are used"));
                     }
                     self.admit(granted);
                 }
@@ -239,9 +239,9 @@ impl State {
                 }
             }
             Choice::Pass(moment) => self.pass(moment),
-            Choice::ClockBack => {
+            Choice::ClockBack(ms) => {
                 self.left.back -= 1;
-                self.behind += 1500;
+                self.behind += ms;
             }
             Choice::Lower => {
                 let limit = case.changed.unwrap_or(self.limit);

@@ -11,13 +11,14 @@ pub const EXACT: i128 = 1 << 53;
 /// One bucket, as it is stored. A unit is 1/period of a token: each millisecond adds `requests` units.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Root {
-    /// In units. Negative where a burst was lowered with leases out, or a caller reported a debt.
-    pub level: i128,
+    /// Units that were used, or are lent, and have not come back. More than a burst where that was lowered, or a caller
+    /// reported a debt.
+    pub used: i128,
     /// The latest moment that the bucket has seen, in ms.
     pub time: u64,
     /// Lent tokens, in the order in which the slots were opened; none is empty.
     pub slots: Vec<Slot>,
-    /// The key is gone once the clock is past this. None: there is no key, which means a full bucket.
+    /// The key is gone once the clock is past this. None: there is no key, which means that nothing is used.
     pub expires_at: Option<u64>,
 }
 
@@ -82,12 +83,19 @@ impl Root {
         self.slots.iter().map(|slot| slot.tokens).sum()
     }
 
+    /// What is left of the burst that a caller names. Below nothing where more was used than that.
+    pub fn level(&self, call: &Acquire) -> i128 {
+        // Rule 7: a change of limit moves nothing.
+        call.capacity() - self.used
+    }
+
     pub fn acquire(&mut self, clock: u64, call: &Acquire) -> Reply {
         if self.expires_at.is_none_or(|expires_at| clock > expires_at) {
-            *self = Root { level: call.capacity(), time: clock, slots: Vec::new(), expires_at: None };
+            *self = Root { used: 0, time: clock, slots: Vec::new(), expires_at: None };
         }
-        // Rule 9: the bucket's time never goes back.
+        // Rule 9: the bucket's time stands still while the clock is behind, but for one that was set back.
         let now = clock.max(self.time);
+        let now = if self.time > clock + 1000 { self.set_back(clock, call) } else { now };
         // Rule 3: refill, roll, take the old lease off, grant; in this order.
         self.refill(now, call);
         self.roll(now);
@@ -96,29 +104,30 @@ impl Root {
         let carry = call.carry.min(taken);
         let kept = carry.min(call.want);
         self.give_back(carry - kept, kept, call);
-        self.level = (self.level - call.units(call.debt)).max(call.lowest());
+        // What doubles cannot hold is forgotten.
+        self.used = (self.used + call.units(call.debt)).min(EXACT - 1);
 
-        let whole = self.level + call.units(self.lent() + kept);
+        let whole = self.level(call) + call.units(self.lent() + kept);
         let rich = whole > call.capacity() - call.units(call.lend);
         let granted: Vec<u64> = call.runs.iter().map(|&run| self.grant(run, call)).collect();
         let all = granted.iter().zip(&call.runs).all(|(&granted, run)| granted == run.count);
         let (extra, limited) = if all { self.extra(whole, rich, kept, call) } else { (0, false) };
-        self.level -= call.units(extra);
+        self.used += call.units(extra);
 
         // Rule 1: what the caller holds is lent; so is what was granted if it may be spent later.
         let held = if call.hold { call.cost(&granted) } else { 0 };
         let size = kept + extra + held;
-        let end = if size > 0 { self.open(size, rich, now, call) } else { 0 };
+        let (end, valid_ms) = if size > 0 { self.open(size, rich, now, call) } else { (0, 0) };
 
         self.slots.retain(|slot| slot.tokens > 0);
         self.time = now;
         self.expires_at = Some(clock + self.expiry_ms(clock, call));
         Reply {
             number: call.number,
-            level: self.level.try_into().expect("levels are below 2^53"),
-            reset_ms: call.wait(call.capacity() - self.level),
+            level: self.level(call).try_into().expect("levels are below 2^53"),
+            reset_ms: call.wait(self.used),
             end,
-            valid_ms: end.saturating_sub(now),
+            valid_ms,
             kept,
             extra,
             limited,
@@ -126,14 +135,26 @@ impl Root {
         }
     }
 
+    /// Time goes on from an earlier moment: nothing has come back, and no lease ends before it would have.
+    fn set_back(&mut self, clock: u64, call: &Acquire) -> u64 {
+        for at in 0..self.slots.len() {
+            let Slot { kind, end, .. } = self.slots[at];
+            let two_lives = clock + 2 * call.life_of(kind);
+            if end <= self.time {
+                self.slots[at].end = 0;
+            } else if end > two_lives {
+                self.slots[at].end = self.unused(two_lives.max(clock + (end - self.time)));
+            }
+        }
+        self.time = clock;
+        clock
+    }
+
     fn refill(&mut self, now: u64, call: &Acquire) {
-        // What doubles cannot hold is forgotten.
-        let level = self.level.max(call.lowest());
         let gained = i128::from(now - self.time) * i128::from(call.requests);
-        // Rule 3: up to what is not lent, slots that have ended since included: their tokens were out until then.
-        // Rule 7: the burst may have been lowered, so this may be negative.
-        let top = call.capacity() - call.units(self.lent());
-        self.level = (level + gained).min(top).max(call.lowest());
+        // Rule 3: down to what is lent, slots that have ended since included: their tokens were out until then.
+        let least = call.units(self.lent());
+        self.used = (self.used - gained).max(least);
     }
 
     /// A dead caller's lease comes back by itself.
@@ -153,9 +174,9 @@ impl Root {
     }
 
     fn give_back(&mut self, back: u64, kept: u64, call: &Acquire) {
-        // Rule 3: up to what is not lent; what the caller keeps is.
-        let top = call.capacity() - call.units(self.lent() + kept);
-        self.level = (self.level + call.units(back)).min(top);
+        // Rule 3: down to what is lent; what the caller keeps is.
+        let least = call.units(self.lent() + kept);
+        self.used = (self.used - call.units(back)).max(least);
     }
 
     /// Each request in order, whole if it fits. All of a run cost the same, so after the first refusal all are refused.
@@ -163,9 +184,9 @@ impl Root {
         let cost = call.units(run.cost);
         let mut take = |_: &u64| {
             // Rule 4: never more than is there.
-            let fits = cost <= self.level;
+            let fits = cost <= self.level(call);
             if fits {
-                self.level -= cost;
+                self.used += cost;
             }
             fits
         };
@@ -180,7 +201,7 @@ impl Root {
         // Rule 4: no more than is there; a quarter of it, so that the next caller finds something, too.
         let quarter = |room: i128| room.max(0) / call.units(4);
         if rich {
-            let room = self.level.min(call.units(call.lend) - call.units(self.lent() + kept));
+            let room = self.level(call).min(call.units(call.lend) - call.units(self.lent() + kept));
             let wanted = i128::from(call.want - kept);
             let extra = if call.burst < 64 { 0 } else { wanted.min(quarter(room)) };
             (extra as u64, false)
@@ -188,19 +209,16 @@ impl Root {
             // As much of what is wanted as the time to full is of 10 s.
             let share = (call.capacity() - whole) as f64 / (call.requests as f64 * 10000.0);
             let wanted = (call.want as f64 * share.min(1.0)).ceil() as i128 - i128::from(kept);
-            let extra = wanted.min(quarter(self.level)).max(0);
+            let extra = wanted.min(quarter(self.level(call))).max(0);
             (extra as u64, extra < wanted)
         }
     }
 
-    /// Counts a new lease, and returns its end.
-    fn open(&mut self, size: u64, rich: bool, now: u64, call: &Acquire) -> u64 {
+    /// Counts a new lease, and returns its end, and for how long it may be spent: never longer than two lives.
+    fn open(&mut self, size: u64, rich: bool, now: u64, call: &Acquire) -> (u64, u64) {
         let small = size <= (call.burst / 64).clamp(3, 64);
         let kind = if rich && small { Kind::Long } else { Kind::Short };
-        let life = match kind {
-            Kind::Long => call.life_ms,
-            Kind::Short => call.short_life_ms(),
-        };
+        let life = call.life_of(kind);
         let ends: Vec<u64> = self.slots.iter().filter(|slot| slot.kind == kind).map(|slot| slot.end).collect();
         let end = match ends[..] {
             // Two slots of a kind at most: the previous one only runs out.
@@ -214,7 +232,7 @@ impl Root {
             Some(slot) => slot.tokens += size,
             None => self.slots.push(Slot { kind, tokens: size, end }),
         }
-        end
+        (end, (end - now).min(2 * life))
     }
 
     /// Rule 8: an end is a lease's id, so no two slots have the same.
@@ -226,16 +244,16 @@ impl Root {
     /// is rounded where the script rounds it.
     fn expiry_ms(&self, clock: u64, call: &Acquire) -> u64 {
         let newest = self.slots.iter().map(|slot| slot.end).max().unwrap_or(self.time);
-        let reset_ms = call.wait(call.capacity() - self.level) as f64;
+        let reset_ms = call.wait(self.used) as f64;
         let until_full = (newest - self.time) as f64 + call.wait(call.units(self.lent())) as f64;
-        // A clock that went back has that way to go first.
+        // A clock that is behind has that way to go first.
         ((self.time - clock) as f64 + reset_ms.max(until_full) + 1000.0) as u64
     }
 
     /// The bytes that the script stores. None: no key.
     pub fn encode(&self) -> Option<Vec<u8>> {
         self.expires_at?;
-        let mut bytes = [(self.level as f64).to_le_bytes(), (self.time as f64).to_le_bytes()].concat();
+        let mut bytes = [(self.used as f64).to_le_bytes(), (self.time as f64).to_le_bytes()].concat();
         for slot in &self.slots {
             assert!(slot.tokens < 1 << 48 && slot.end < 1 << 48, "six bytes hold {slot:?}");
             bytes.push(slot.kind as u8);
@@ -255,15 +273,18 @@ impl Acquire {
         self.units(self.burst)
     }
 
-    /// No level is lower, so that the way from there to full is exact.
-    fn lowest(&self) -> i128 {
-        self.capacity() - (EXACT - 1)
-    }
-
     /// The wait in ms until `missing` units have come, rounded up.
     pub fn wait(&self, missing: i128) -> u64 {
         let requests = i128::from(self.requests);
         ((missing + requests - 1) / requests).try_into().expect("what is missing is not negative")
+    }
+
+    /// How long a slot of this kind takes leases, and then lives on at least.
+    fn life_of(&self, kind: Kind) -> u64 {
+        match kind {
+            Kind::Long => self.life_ms,
+            Kind::Short => self.short_life_ms(),
+        }
     }
 
     /// How long a lease lives at least.

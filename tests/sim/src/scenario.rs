@@ -6,7 +6,7 @@ use weir::policy::Policy;
 
 use crate::chance::Chance;
 use crate::check::Limit;
-use crate::faults::{self, Fault};
+use crate::faults::{self, Fault, Kind};
 
 /// Where a rule's tokens are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Scenario {
     /// Tenants: each has a bucket of the first rule.
     pub buckets: u32,
     pub limits: Limits,
+    /// There are two tiers: the second has the limit of the next version. Which one a request is in is its own to say.
+    pub tiers: bool,
     /// The costs that requests have; each is a class of the policy.
     pub costs: Vec<u64>,
     pub timeout_ms: u64,
@@ -58,6 +60,8 @@ pub struct Arrival {
     pub worker: u16,
     pub bucket: u32,
     pub cost: u64,
+    /// 0 or 1.
+    pub tier: usize,
     /// It leaves after so many microseconds if it still waits; 0: it stays.
     pub patience: u32,
 }
@@ -163,6 +167,7 @@ impl Scenario {
             workers,
             buckets,
             limits: Limits(limits),
+            tiers: false,
             costs,
             timeout_ms: chance.pick(&[10, 20, 40, 100, 100]),
             table_entries: 64,
@@ -190,7 +195,32 @@ impl Scenario {
         };
         scenario.arrivals = crate::demand::short(chance, &scenario);
         scenario.faults = if is_async || chance.one_in(3) { Vec::new() } else { faults::drawn(chance, &scenario) };
+        scenario.go_to_and_fro(&mut Chance::new(seed, 2));
         scenario
+    }
+
+    /// Tiers that alternate, rollouts that go back soon, and a clock of the root that does, in a part of the runs.
+    fn go_to_and_fro(&mut self, chance: &mut Chance) {
+        self.tiers = chance.one_in(4);
+        let stays = chance.pick(&[1, 2, 2, 10]);
+        for arrival in self.arrivals.iter_mut().filter(|_| self.tiers) {
+            arrival.tier = usize::from(chance.one_in(stays));
+        }
+        if !self.faults.is_empty() && chance.one_in(4) {
+            let (at, spread_us) = (chance.below(self.ends), chance.below(200_000));
+            let back = at + chance.pick(&[50_000, 300_000, 1_500_000]);
+            for (at, limit) in [(at, 1 + chance.below(2) as usize), (back, 0)] {
+                self.faults.push(Fault { at, kind: Kind::Reload { limit, spread_us } });
+            }
+        }
+        if !self.faults.is_empty() && chance.one_in(6) {
+            let (at, ms) = (chance.below(self.ends), chance.pick(&[900, 1500, 20_000, 3_600_000]));
+            let back = at + chance.pick(&[1, 50_000, 300_000, 1_500_000]);
+            for (at, by_ms) in [(at, ms), (back, -ms)] {
+                self.faults.push(Fault { at, kind: Kind::RootClock { by_ms } });
+            }
+        }
+        self.faults.sort_by_key(|fault| fault.at);
     }
 
     /// The tenant of a rule: those of the first rule share the buckets of the others.
@@ -226,17 +256,40 @@ impl Scenario {
         Limit { requests: requests * times, period_ms, burst: burst * times }
     }
 
+    /// The limits that requests may ask under: of each tier.
+    pub fn tier_limits(&self, rule: u32, version: usize) -> impl Iterator<Item = Limit> {
+        (0..=usize::from(self.tiers)).map(move |tier| self.limit(rule, (version + tier) % self.limits.0.len()))
+    }
+
+    /// No request of any tier and version asks under a larger limit.
+    pub fn largest(&self, rule: u32) -> Limit {
+        let reloaded = self.faults.iter().filter_map(|fault| match fault.kind {
+            Kind::Reload { limit, .. } => Some(limit),
+            _ => None,
+        });
+        let limits = std::iter::once(0).chain(reloaded).flat_map(|version| self.tier_limits(rule, version));
+        limits.fold(self.limit(rule, 0), Limit::loosest)
+    }
+
     fn rule_text(&self, rule: u32, mode: Mode, version: usize) -> String {
-        let Limit { requests, period_ms, burst } = self.limit(rule, version);
         let mode = match mode {
             Mode::Exact => r#""exact""#.to_owned(),
             Mode::Lease { life_s } => format!(r#""lease", "lease": {{"life": "{life_s}s"}}"#),
             Mode::Async { interval_ms } => format!(r#""async", "sync_interval": "{interval_ms}ms""#),
         };
+        let mut limits = self.tier_limits(rule, version).map(|Limit { requests, period_ms, burst }| {
+            format!(r#"{{"requests": {requests}, "per": "{}s", "burst": {burst}}}"#, period_ms / 1000)
+        });
+        let limits = match (limits.next(), limits.next()) {
+            (Some(first), Some(second)) => format!(
+                r#""limits": {{"t0": {first}, "t1": {second}}},
+                "tier": {{"sources": [{{"header": {{"name": "tier", "trusted": true}}}}], "default": "t0"}}"#
+            ),
+            (first, _) => format!(r#""limits": {}"#, first.unwrap_or_default()),
+        };
         format!(
             r#"{{"name": "r{rule}", "mode": {mode}, "key": [{{"header": {{"name": "k{rule}", "trusted": true}}}}],
-                "limits": {{"requests": {requests}, "per": "{per}s", "burst": {burst}}}, "on_error": "deny"}}"#,
-            per = period_ms / 1000,
+                {limits}, "on_error": "deny"}}"#,
         )
     }
 

@@ -19,6 +19,7 @@ pub fn plot() -> String {
         workers: 1,
         buckets: 1,
         limits: Limits(vec![Limit { requests: 1000, period_ms: 1000, burst: 1000 }]),
+        tiers: false,
         costs: vec![1],
         timeout_ms: 100,
         table_entries: 1024,

@@ -23,7 +23,7 @@ use crate::clock::WrongClock;
 use crate::demand::Demand;
 use crate::faults::Kind;
 use crate::limiter::Limiter;
-use crate::root::Reply;
+use crate::root::{Acquire, Reply};
 use crate::scenario::{Arrival, Mode, Scenario, Way};
 use crate::wire::{self, Sent};
 
@@ -116,8 +116,8 @@ struct Worker {
     plan: Rc<Plan>,
     limit: usize,
     clock: Clock,
-    /// By bucket and cost.
-    asks: BTreeMap<(u32, u64), Vec<Ask>>,
+    /// By bucket, cost and tier.
+    asks: BTreeMap<(u32, u64, usize), Vec<Ask>>,
 }
 
 /// A request that waits.
@@ -128,8 +128,9 @@ struct Waiting {
     cost: u64,
     arrived: u64,
     ticket: Ticket,
-    /// The plan that it came with.
+    /// The plan that it came with, and the limit under which it asks its first bucket.
     plan: u64,
+    limit: (u64, u64),
     /// The call that asks for it.
     call: Option<u32>,
 }
@@ -155,6 +156,8 @@ struct Message {
 /// What is known of a bucket from outside.
 struct Bucket {
     promise: Promise,
+    /// That of the largest limit there ever is, which no change of limits excuses.
+    ever: Promise,
     ideal: Promise,
     stranded_since: Option<u64>,
     mode: Mode,
@@ -207,14 +210,16 @@ pub struct World<'s> {
     credits: Vec<Credit>,
     /// Nothing has happened for which the promise has a slack.
     strict: bool,
+    /// How far the root's clock was set back in all, in ms.
+    behind: u64,
     is_long: bool,
     log: Option<Vec<String>>,
     violation: Option<Violation>,
     pub tally: Tally,
 }
 
-/// A request of the simulator: its tenant of each rule, and its cost.
-struct Asking([u32; 3], u64);
+/// A request of the simulator: its tenant of each rule, its cost and its tier.
+struct Asking([u32; 3], u64, usize);
 
 impl Request for Asking {
     fn header(&self, name: &str) -> Option<Vec<u8>> {
@@ -222,6 +227,7 @@ impl Request for Asking {
             "k0" => Some(format!("t{}", self.0[0]).into_bytes()),
             "k1" => Some(format!("t{}", self.0[1]).into_bytes()),
             "k2" => Some(format!("t{}", self.0[2]).into_bytes()),
+            "tier" => Some(format!("t{}", self.2).into_bytes()),
             ":path" => Some(format!("/{}", self.1).into_bytes()),
             _ => None,
         }
@@ -243,9 +249,9 @@ pub fn rule_and_tenant(key: &str) -> Option<(u32, u32)> {
     Some((rest.split_once(':')?.0.parse().ok()?, tenant.parse().ok()?))
 }
 
-/// What the core asks for a request of this tenant and this cost.
-pub fn asks(policy: &Policy, scenario: &Scenario, bucket: u32, cost: u64) -> Vec<Ask> {
-    match decide(policy, &Asking([0, 1, 2].map(|rule| scenario.tenant(rule, bucket)), cost)) {
+/// What the core asks for a request of this tenant, this cost and this tier.
+pub fn asks(policy: &Policy, scenario: &Scenario, bucket: u32, cost: u64, tier: usize) -> Vec<Ask> {
+    match decide(policy, &Asking([0, 1, 2].map(|rule| scenario.tenant(rule, bucket)), cost, tier)) {
         Decision::Ask(asks, _) => asks,
         Decision::Answer(verdict) => panic!("the simulator's policies limit everything: {verdict:?}"),
     }
@@ -316,9 +322,11 @@ impl<'s> World<'s> {
         let loses_writes = scenario.faults.iter().any(|fault| matches!(fault.kind, Kind::Failover { .. }));
         let bucket = |number| {
             let rule = scenario.rule(number);
-            let (mode, limit) = (scenario.modes[rule as usize], scenario.limit(rule, 0));
+            let mode = scenario.modes[rule as usize];
+            let limit = scenario.tier_limits(rule, 0).fold(scenario.limit(rule, 0), Limit::loosest);
             Bucket {
                 promise: Promise::new(promised(scenario, mode, limit), 0),
+                ever: Promise::new(promised(scenario, mode, scenario.largest(rule)), 0),
                 ideal: Promise::new(limit, 0),
                 stranded_since: None,
                 mode,
@@ -349,6 +357,7 @@ impl<'s> World<'s> {
             buckets: (0..scenario.roots()).map(bucket).collect(),
             credits: Vec::new(),
             strict: true,
+            behind: 0,
             is_long,
             log: log.then(Vec::new),
             violation: None,
@@ -481,7 +490,7 @@ impl<'s> World<'s> {
     }
 
     fn arrive(&mut self, arrival: Arrival) {
-        let Arrival { proxy, worker, bucket, cost, patience, .. } = arrival;
+        let Arrival { proxy, worker, bucket, cost, tier, patience, .. } = arrival;
         let proxy_now = &self.proxies[usize::from(proxy)];
         if !proxy_now.up {
             return;
@@ -500,8 +509,9 @@ impl<'s> World<'s> {
         self.tally.ideal += if fits { cost } else { 0 };
         let worker = &mut self.proxies[usize::from(proxy)].workers[usize::from(worker)];
         let plan = worker.plan.clone();
-        let fresh = || asks(&plan.policy, self.scenario, bucket, cost);
-        let asks = worker.asks.entry((bucket, cost)).or_insert_with(fresh).clone();
+        let fresh = || asks(&plan.policy, self.scenario, bucket, cost, tier);
+        let asks = worker.asks.entry((bucket, cost, tier)).or_insert_with(fresh).clone();
+        let limit = (asks[0].limit.requests(), asks[0].limit.burst());
         let (outcome, steps) = worker.flow.arrive(&plan, asks, vec![], request, now);
         match outcome {
             Outcome::Decided(Verdict { answer, .. }) => {
@@ -515,7 +525,7 @@ impl<'s> World<'s> {
                 note!(self, "request {request} for {cost} of {bucket} at {proxy} waits");
                 self.tally.waited += 1;
                 self.waiting[request as usize] =
-                    Some(Waiting { spot, bucket, cost, arrived: self.now, ticket, plan: plan.id, call: None });
+                    Some(Waiting { spot, bucket, cost, arrived: self.now, ticket, plan: plan.id, limit, call: None });
                 if patience > 0 {
                     self.at(self.now + u64::from(patience), Event::Leave(request));
                 }
@@ -598,14 +608,17 @@ impl<'s> World<'s> {
     }
 
     /// A call asks for the first of those who wait in the same line, apart from those for whom another call asks.
-    fn asks_for(&mut self, spot: Spot, plan: u64, bucket: u32, number: u32, requests: u64) {
+    fn asks_for(&mut self, spot: Spot, plan: u64, bucket: u32, number: u32, call: &Acquire) {
         let messages = &self.messages;
         let is_out = |call: u32| messages.get(&call).is_some_and(|message| !message.over);
         let in_line = |waiting: &&mut Waiting| {
-            (waiting.spot, waiting.plan, waiting.bucket) == (spot, plan, bucket) && !waiting.call.is_some_and(is_out)
+            (waiting.spot, waiting.plan, waiting.bucket) == (spot, plan, bucket)
+                && waiting.limit == (call.requests, call.burst)
+                && !waiting.call.is_some_and(is_out)
         };
         let mut line: Vec<&mut Waiting> = self.waiting.iter_mut().flatten().filter(in_line).collect();
         line.sort_by_key(|waiting| waiting.arrived);
+        let requests: u64 = call.runs.iter().map(|run| run.count).sum();
         line.into_iter().take(requests as usize).for_each(|waiting| waiting.call = Some(number));
     }
 
@@ -701,6 +714,11 @@ impl<'s> World<'s> {
     }
 
     fn admit(&mut self, bucket: u32, tokens: u64, now: u64) {
+        let Bucket { ever, .. } = &mut self.buckets[bucket as usize];
+        if let Err(units) = ever.admit(tokens, now) {
+            let limit = ever.limit;
+            self.violate(format!("bucket {bucket}: {units} units more than the largest limit, {limit:?}, allows"));
+        }
         let Bucket { promise, .. } = &mut self.buckets[bucket as usize];
         if let Err(units) = promise.admit(tokens, now) {
             let (over, limit) = (units as u64, promise.limit);
@@ -726,7 +744,7 @@ impl<'s> World<'s> {
         };
         note!(self, "proxy {} calls ({number}): {sent:?}", spot.proxy);
         if self.scenario.modes.len() == 1 {
-            self.asks_for(spot, call.plan.id, bucket, number, sent.acquire.runs.iter().map(|run| run.count).sum());
+            self.asks_for(spot, call.plan.id, bucket, number, &sent.acquire);
         }
         let asked = &sent.acquire;
         let is_about_lease = asked.want + asked.size + asked.debt > 0 || asked.hold;
@@ -825,8 +843,7 @@ impl<'s> World<'s> {
         // Where the first found no script, the same was asked again by text.
         if again && call.size > 0 {
             self.strict = false;
-            let promise = &mut self.buckets[bucket as usize].promise;
-            promise.forgive(promise.limit.units(2 * call.size));
+            self.forgive(bucket, |promise| promise.limit.units(2 * call.size));
         }
         if let Some(reply) = executed {
             let granted = call.cost(&reply.granted);
@@ -834,7 +851,7 @@ impl<'s> World<'s> {
             let back = if reply.kept == call.want { call.carry.saturating_sub(reply.kept) } else { 0 };
             self.buckets[bucket as usize].out += i128::from(granted + reply.extra) - i128::from(back);
             self.admit(bucket, if call.hold { 0 } else { granted }, now);
-            self.check_root(bucket, call.capacity());
+            self.check_root(bucket);
         }
         if !way.reply_lost {
             self.later(number, self.now + way.back, Event::Back(number, again));
@@ -935,14 +952,13 @@ impl<'s> World<'s> {
         self.done(number);
     }
 
-    /// What is in a bucket and what it has lent are no more than the burst that was last asked under: where that was
-    /// lowered, the level is below nothing.
-    fn check_root(&mut self, bucket: u32, capacity: i128) {
+    /// What a bucket has lent is used.
+    fn check_root(&mut self, bucket: u32) {
         let root = self.limiter.root(bucket);
         let limit = self.buckets[bucket as usize].promise.limit;
-        let (level, lent) = (root.level, limit.units(root.lent()));
-        if level + lent > capacity {
-            self.violate(format!("bucket {bucket}: {level} units and {lent} lent are more than {capacity}"));
+        let (used, lent) = (root.used, limit.units(root.lent()));
+        if used < lent {
+            self.violate(format!("bucket {bucket}: {lent} units are lent, and only {used} are used"));
         }
     }
 
@@ -951,7 +967,7 @@ impl<'s> World<'s> {
         if !self.strict || self.is_long || self.buckets[bucket as usize].is_loose {
             return;
         }
-        // A clock that went back brings no lease back.
+        // A clock that went back by a second at most brings no lease back.
         let clock = self.limiter.time(self.now).0.max(self.limiter.root(bucket).time);
         let held = self.proxies.iter().filter(|proxy| !proxy.wiped).filter_map(|proxy| proxy.holdings.get(&bucket));
         let held: u64 = held.map(|holding| holding.unspent(clock)).sum();
@@ -978,6 +994,9 @@ impl<'s> World<'s> {
                 if by_ms > 0 {
                     self.forget_lent();
                 }
+                // Back by more than a second: what proxies hold ends by a clock that there is no more. The promise holds.
+                self.behind += by_ms.min(0).unsigned_abs();
+                self.strict &= self.behind <= 1000;
                 self.limiter.set_clock(self.now, by_ms);
             }
             Kind::ProxyClock { proxy, by_ms } => {
@@ -1012,9 +1031,11 @@ impl<'s> World<'s> {
         }
     }
 
-    fn forgive(&mut self, bucket: u32, units: impl FnOnce(&Promise) -> i128) {
-        let promise = &mut self.buckets[bucket as usize].promise;
-        promise.forgive(units(promise));
+    fn forgive(&mut self, bucket: u32, units: impl Fn(&Promise) -> i128) {
+        let Bucket { promise, ever, .. } = &mut self.buckets[bucket as usize];
+        for promise in [promise, ever] {
+            promise.forgive(units(promise));
+        }
     }
 
     /// A lost bucket admits at most burst - level more.
@@ -1082,16 +1103,14 @@ impl<'s> World<'s> {
 
     /// The loosest of all limits that may be in use.
     fn loosest(&self, bucket: u32) -> Limit {
-        let limit = |version| self.scenario.limit(self.scenario.rule(bucket), version);
-        self.older.iter().fold(limit(self.limit), |loosest, (older, _)| Limit {
-            requests: loosest.requests.max(limit(*older).requests),
-            burst: loosest.burst.max(limit(*older).burst),
-            ..loosest
-        })
+        let rule = self.scenario.rule(bucket);
+        let versions = self.older.iter().map(|(older, _)| *older).chain([self.limit]);
+        let limits = versions.flat_map(|version| self.scenario.tier_limits(rule, version));
+        limits.fold(self.scenario.limit(rule, self.limit), Limit::loosest)
     }
 
     /// The promise is that of the loosest limit in use. Where one is raised, the time since the last call refills at the
-    /// new rate, too, and what was full is full again.
+    /// new rate, too.
     fn loosen(&mut self) {
         let (clock, now) = self.limiter.time(self.now);
         for bucket in 0..self.scenario.roots() {
@@ -1100,8 +1119,7 @@ impl<'s> World<'s> {
             let Bucket { promise, ideal, .. } = &mut self.buckets[bucket as usize];
             let before = promise.limit;
             let refilled = i128::from(limit.requests.saturating_sub(before.requests)) * i128::from(since);
-            let burst = limit.capacity() - before.capacity();
-            promise.forgive(refilled.min(limit.capacity()) + burst.max(0));
+            promise.forgive(refilled.min(limit.capacity()));
             promise.change(limit, now);
             ideal.change(limit, now);
         }
@@ -1191,6 +1209,7 @@ impl<'s> World<'s> {
             || self.tally.ideal < 50
             || waits
             || self.scenario.costs.len() > 1
+            || self.scenario.tiers
         {
             return;
         }

@@ -113,7 +113,7 @@ fn on_requests(criterion: &mut Criterion) {
 }
 
 fn on_calls(criterion: &mut Criterion) {
-    let key = "rl:{user.acme}:per-user:default:60000:t2";
+    let key = "rl:{user.acme}:per-user:default:60000:t3";
     let limit = Limit::new(6_000, Ms(60_000), 6_000).expect("a limit");
     let offer = Offer { want: 640, end: 1_700_000_300_000, size: 200, carry: 40, debt: 0 };
     let terms = Terms { life: Ms(300_000), lend: 500 };
