@@ -8,65 +8,93 @@
 //! get their turn in between.
 
 use std::ops::Bound;
+use std::rc::Rc;
 
-use super::line::{Line, LineId};
-use super::{CallId, Flow, Patience, Step};
+use super::line::LineId;
+use super::{CallId, CallOwner, Flow, Patience, Step};
 use crate::clock::{Ms, Now};
 use crate::limiter::{Failure, HttpEnd};
 use crate::plan::Plan;
 use crate::policy::Policy;
 
-/// Requests that one callback finishes: less than a tenth of what Envoy 1.40 bears, where 288 pass and 320 trap. More
-/// filters on a listener take more of its stack. See `tests/envoy/crowd.rs`.
-pub const FINISHED_AT_ONCE: usize = 24;
+/// Requests that are finished before the host's event loop has its turn: less than a tenth of what Envoy 1.40 bears,
+/// where 288 pass and 320 trap. More filters on a listener take more of its stack. See `tests/envoy/crowd.rs`.
+pub const MOST_FINISHED: usize = 24;
 
-/// Lines that one callback starts calls for.
-const STARTED_AT_ONCE: usize = 64;
+/// Calls that are started before the event loop has its turn. One that fails at once ends in a nested callback, too.
+const MOST_STARTED: usize = 32;
 
-/// Calls without an end that one callback sees to.
-const ENDED_AT_ONCE: usize = 64;
+/// Calls that are lost or have timed out, and lines, that one callback sees to.
+const MOST_SEEN_TO: usize = 64;
 
-/// Waiting requests that one reply serves: those of its group, and those that its lease is for.
+/// Requests in the group of one call; as many again are served from the lease that the call brings.
 pub(super) const MOST_SERVED: usize = 1024;
 
 /// Lines that one tick looks at.
-const LOOKED_AT_ONCE: usize = 1024;
+const MOST_LOOKED_AT: usize = 1024;
+
+/// What may still be done before the event loop has its turn. A queue and a timer wake the root from there. The end of a
+/// call may come nested in the callback that made the call, so it gets what is left.
+#[derive(Debug)]
+pub(super) struct Budget {
+    /// As much as there is after each turn of the event loop.
+    most_finished: usize,
+    finishes: usize,
+    starts: usize,
+}
+
+impl Budget {
+    pub fn new(most_finished: usize) -> Budget {
+        Budget { most_finished, finishes: most_finished, starts: MOST_STARTED }
+    }
+
+    fn refill(&mut self) {
+        *self = Budget::new(self.most_finished);
+    }
+}
 
 impl<S> Flow<S> {
-    /// Has one callback finish at most so many requests, instead of [`FINISHED_AT_ONCE`]; 1 at least.
-    pub fn finish_at_once(&mut self, most: usize) {
-        self.finished_at_once = most.max(1);
+    /// Has at most so many requests finished in one turn of the event loop, instead of [`MOST_FINISHED`]; 1 at least.
+    pub fn finish_at_most(&mut self, most: usize) {
+        self.budget = Budget::new(most.max(1));
     }
 
     /// How often [`Flow::tick`] wants to be called under a policy. A request waits past its deadline for no longer than
-    /// this, and than it takes to finish those whose deadline was before its own.
+    /// this, and than it takes to finish those that were decided, or whose deadline came, before.
     pub fn tick_period(policy: &Policy) -> Ms {
         Ms(policy.limiter.timeout.0 / 2).clamp(Ms(5), Ms(50))
     }
 
-    /// The root has been woken, as [`Step::Wake`] or another worker's [`Step::WakeOthers`] wanted.
+    /// The root has been woken, as [`Step::Wake`] wanted.
     pub fn woken(&mut self, now: Now) -> Vec<Step<S>> {
         let mut steps = self.move_on(now);
-        self.tell(now, &mut steps);
+        self.hand_out(now, &mut steps);
         steps
+    }
+
+    /// The root has been woken, as another worker's [`Step::WakeOthers`] wanted, and perhaps its own [`Step::Wake`].
+    pub fn woken_by_other(&mut self, now: Now) -> Vec<Step<S>> {
+        self.serve_lines_of_others();
+        self.woken(now)
     }
 
     /// Time has passed: enforces deadlines, and starts the calls that it has made possible. Also makes up for a wake-up
     /// that was lost with the root it was sent to.
     pub fn tick(&mut self, now: Now) -> Vec<Step<S>> {
+        self.serve_lines_of_others();
         let mut steps = self.move_on(now);
         self.end_calls(now, &mut steps);
         self.attend(now, &mut steps);
         self.look_at_lines();
         self.start_ready(now, &mut steps);
-        self.tell(now, &mut steps);
+        self.hand_out(now, &mut steps);
         steps
     }
 
     /// A call has ended. One that is not known any more is a late or doubled answer and changes nothing.
     pub fn ended(&mut self, id: CallId, end: HttpEnd, now: Now) -> Vec<Step<S>> {
         let mut steps = self.see_end(id, end, now);
-        self.tell(now, &mut steps);
+        self.hand_out(now, &mut steps);
         steps
     }
 
@@ -81,22 +109,25 @@ impl<S> Flow<S> {
 
     fn move_on(&mut self, now: Now) -> Vec<Step<S>> {
         let mut steps = Vec::new();
+        self.budget.refill();
         // Until all is done, nobody needs to wake the root again.
         self.woken = true;
         self.expire(now, &mut steps);
+        self.notice_late_calls(now);
         self.end_lost_calls(now, &mut steps);
-        self.serve_others_lines(now, &mut steps);
+        self.serve_lines(now, &mut steps);
         self.start_ready(now, &mut steps);
         self.woken = false;
         steps
     }
 
-    /// Tells the host of some that are decided, and has the root woken where there is more to do.
-    fn tell(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
+    /// Gives the host some of those that are decided, and has the root woken where there is more to do.
+    fn hand_out(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
         // Those who were decided come first; the calls that start now are for others.
         let calls = steps.iter().position(|step| matches!(step, Step::Call(_))).unwrap_or(steps.len());
         let calls = steps.split_off(calls);
-        let some = self.finished.len().min(self.finished_at_once);
+        let some = self.finished.len().min(self.budget.finishes);
+        self.budget.finishes = self.budget.finishes.saturating_sub(some);
         steps.extend(self.finished.drain(..some).map(|(_, stream, verdict)| Step::Finish(stream, verdict)));
         steps.extend(calls);
         let is_overdue = self.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now.mono);
@@ -108,7 +139,7 @@ impl<S> Flow<S> {
 
     /// Decides requests whose time is over.
     pub(super) fn expire(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
-        while self.finished.len() < self.finished_at_once
+        while self.finished.len() < self.budget.most_finished
             && let Some((deadline, ticket)) = self.deadlines.first().copied()
             && deadline <= now.mono
         {
@@ -116,11 +147,13 @@ impl<S> Flow<S> {
             // Gone in any case, so that this ends.
             self.deadlines.remove(&(deadline, ticket));
         }
-        self.notice_late_calls(now);
     }
 
     fn end_lost_calls(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
-        for _ in 0..ENDED_AT_ONCE {
+        for _ in 0..MOST_SEEN_TO {
+            if self.finished.len() >= MOST_SERVED {
+                return;
+            }
             let Some((id, failure)) = self.lost.pop_front() else {
                 return;
             };
@@ -132,69 +165,84 @@ impl<S> Flow<S> {
     /// Calls that have not ended by their own end have failed.
     fn end_calls(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
         let over = self.calls.iter().filter(|(_, call)| call.ends <= now.mono).map(|(id, _)| *id);
-        let over: Vec<CallId> = over.take(ENDED_AT_ONCE).collect();
+        let over: Vec<CallId> = over.take(MOST_SEEN_TO).collect();
         for id in over {
-            steps.extend(self.see_end(id, HttpEnd::NoAnswer, now));
+            if self.finished.len() < MOST_SERVED {
+                steps.extend(self.see_end(id, HttpEnd::NoAnswer, now));
+            }
         }
     }
 
     /// Tells the breaker of calls that have outlived the time that a request waits.
     fn notice_late_calls(&mut self, now: Now) {
-        let lines = &self.lines;
-        let is_late = |line: &LineId, sent: Ms| {
-            let line = lines.get(line)?;
-            (sent + line.plan.policy.limiter.timeout <= now.mono).then(|| line.plan.clone())
-        };
-        let calls = self.calls.values_mut().filter(|call| !call.late);
-        let late = calls.filter_map(|call| {
-            let plan = is_late(&call.line, call.sent)?;
+        let calls = self.calls.values_mut().filter(|call| !call.late && call.late_at <= now.mono);
+        let late = calls.take(MOST_SEEN_TO).filter_map(|call| {
             call.late = true;
-            Some(plan)
+            self.lines.get(&call.line).map(|line| line.plan.clone())
         });
-        let late: Vec<std::rc::Rc<Plan>> = late.take(ENDED_AT_ONCE).collect();
+        let late: Vec<Rc<Plan>> = late.collect();
         for plan in late {
             let random = self.random();
             plan.call_failed(self.store.as_ref(), now.mono, random);
         }
     }
 
-    /// Lines that another worker's call may serve now. They are taken once for each wake-up of another worker, or a line
-    /// whose other call is still out would wake the root without end.
-    fn serve_others_lines(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
-        if self.to_serve.is_empty() {
-            self.to_serve.extend(std::mem::take(&mut self.others_call));
-        }
-        for _ in 0..STARTED_AT_ONCE {
-            let Some(id) = self.to_serve.pop_front() else {
+    /// The calls of other workers that lines wait for may be over. Whoever still waits then waits for the next word of
+    /// another worker: asked for after each wake-up of this one's own, a line would wake the root without end.
+    pub(super) fn serve_lines_of_others(&mut self) {
+        self.to_serve.extend(std::mem::take(&mut self.others_call));
+    }
+
+    /// Serves lines from what was lent, and has those that it was not enough for ask for more.
+    fn serve_lines(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
+        for _ in 0..self.to_serve.len().min(MOST_SEEN_TO) {
+            if self.finished.len() >= MOST_SERVED {
                 return;
-            };
-            self.serve_from_pool(&id, now, steps);
-            self.make_ready(id);
+            }
+            if let Some(id) = self.to_serve.pop_front() {
+                match self.serve_from_pool(&id, now, steps) {
+                    Served::ThereMayBeMore => self.to_serve.push_back(id),
+                    Served::AllThereWas => self.make_ready(id),
+                }
+            }
+        }
+    }
+
+    /// Starts a line's next call now, or in the next turn of the event loop.
+    pub(super) fn start_soon(&mut self, id: &LineId, now: Now, steps: &mut Vec<Step<S>>) {
+        if self.owner == CallOwner::Request || self.budget.starts > 0 {
+            self.budget.starts = self.budget.starts.saturating_sub(1);
+            self.start(id, now, steps);
+        } else {
+            self.make_ready(id.clone());
         }
     }
 
     fn start_ready(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
-        for _ in 0..STARTED_AT_ONCE {
-            let Some(id) = self.ready.pop_front() else {
-                return;
-            };
-            self.start(&id, now, steps);
+        while self.budget.starts > 0
+            && let Some(id) = self.ready.pop_front()
+        {
+            self.start_soon(&id, now, steps);
         }
     }
 
-    /// Finds lines whose only call has outlived a wait, or whose wake-up was lost; a tick looks at some, the next at those
-    /// that follow.
+    /// Finds lines whose only call has outlived a wait, or whose wake-up was lost. Where there are many, the next tick goes
+    /// on with those that follow.
     fn look_at_lines(&mut self) {
         let from = self.looked_at.take().map_or(Bound::Unbounded, Bound::Excluded);
-        let lines = self.lines.range((from, Bound::Unbounded)).take(LOOKED_AT_ONCE);
-        let looked_at: Vec<(LineId, bool)> = lines
-            .map(|(id, line): (&LineId, &Line)| (id.clone(), !line.queue.is_empty() && !line.waits_for_other))
-            .collect();
-        self.looked_at = looked_at.get(LOOKED_AT_ONCE.saturating_sub(1)).map(|(id, _)| id.clone());
-        for (id, is_left) in looked_at {
-            if is_left {
-                self.make_ready(id);
-            }
-        }
+        let lines = self.lines.range((from, Bound::Unbounded));
+        let waiting = lines.filter(|(_, line)| !line.queue.is_empty() && !line.waits_for_other);
+        let some: Vec<LineId> = waiting.take(MOST_LOOKED_AT).map(|(id, _)| id.clone()).collect();
+        self.looked_at = some.get(MOST_LOOKED_AT.saturating_sub(1)).cloned();
+        some.into_iter().for_each(|id| self.make_ready(id));
     }
+}
+
+/// What became of a line that was served from what was lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Served {
+    /// Nobody waits any more, or there is not enough for somebody.
+    AllThereWas,
+    /// All that were looked at had enough, and others wait.
+    ThereMayBeMore,
 }

@@ -28,10 +28,6 @@ impl<K: Copy + Ord, V> ByAge<K, V> {
         self.items.get_mut(at).map(|(_, value)| value.as_mut())
     }
 
-    pub fn contains_key(&self, key: &K) -> bool {
-        self.at(key).is_some()
-    }
-
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let at = self.at(key)?;
         self.items.remove(at).map(|(_, value)| *value)

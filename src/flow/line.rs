@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::batch::MOST_SERVED;
+use super::batch::{MOST_SERVED, Served};
 use super::tally::{mark_of, refusal};
 use super::{Call, CallEnd, CallId, CallOwner, Event, Flow, Patience, State, Step, Ticket, is_final};
 use crate::bucket::{Acquire, Acquired, Offer, Share, runs};
@@ -72,9 +72,11 @@ pub(super) struct Out {
     group: Vec<(Ticket, u64)>,
     /// About which lease it is.
     lending: Option<Lending>,
-    pub(super) sent: Ms,
+    sent: Ms,
     pub(super) ends: Ms,
-    /// It has outlived a wait, which the breaker counts as a failure, once.
+    /// From when on it has outlived a wait.
+    pub(super) late_at: Ms,
+    /// The breaker knows that, and has counted a failure.
     pub(super) late: bool,
 }
 
@@ -125,7 +127,7 @@ impl<S> Flow<S> {
             // One that is not among the calls has just ended, and is being seen to.
             [only] => {
                 let call = self.calls.get(only);
-                call.is_some_and(|call| call.sent + line.plan.policy.limiter.timeout <= now.mono)
+                call.is_some_and(|call| call.late_at <= now.mono)
             }
             _ => false,
         }
@@ -149,7 +151,7 @@ impl<S> Flow<S> {
     }
 
     fn call(&mut self, id: &LineId, now: Now, steps: &mut Vec<Step<S>>) {
-        let (group, hold) = self.take_group(id);
+        let (group, hold) = self.take_group(id, now);
         let Some(line) = self.lines.get_mut(id) else {
             return;
         };
@@ -203,17 +205,14 @@ impl<S> Flow<S> {
         if asked.runs.is_empty() && lending.is_none() {
             return;
         }
-        let ends = now.mono + timeout;
-        self.send(
-            Out { line: id.clone(), by: By::Sha, asked, group, lending, sent: now.mono, ends, late: false },
-            now,
-            steps,
-        );
+        let (sent, ends, late_at) = (now.mono, now.mono + timeout, now.mono + plan.policy.limiter.timeout);
+        let out = Out { line: id.clone(), by: By::Sha, asked, group, lending, sent, ends, late_at, late: false };
+        self.send(out, now, steps);
     }
 
     /// Takes those who wait off the queue, in order, as many as fit into one call; and whether what they get has to be
     /// held, because they wait for other buckets, too.
-    fn take_group(&mut self, id: &LineId) -> (Vec<(Ticket, u64)>, bool) {
+    fn take_group(&mut self, id: &LineId, now: Now) -> (Vec<(Ticket, u64)>, bool) {
         let mut group: Vec<(Ticket, u64)> = Vec::new();
         let mut held = None;
         let Some(line) = self.lines.get_mut(id) else {
@@ -221,7 +220,8 @@ impl<S> Flow<S> {
         };
         let mut runs: usize = 0;
         while let Some(ticket) = line.queue.front() {
-            let waiter = self.waiters.get(ticket);
+            // Nobody is charged for one whose time is over; it is about to be decided.
+            let waiter = self.waiters.get(ticket).filter(|waiter| waiter.deadline > now.mono);
             let want = waiter.and_then(|waiter| waiter.wants.iter().find(|want| *want.ask.key == *id.key));
             if let (Some(waiter), Some(want)) = (waiter, want) {
                 let cost = want.ask.cost;
@@ -264,13 +264,18 @@ impl<S> Flow<S> {
     pub(super) fn see_end(&mut self, id: CallId, end: HttpEnd, now: Now) -> Vec<Step<S>> {
         let mut steps = Vec::new();
         self.expire(now, &mut steps);
-        let Some(call) = self.calls.remove(&id) else {
+        let Some(mut call) = self.calls.remove(&id) else {
             return steps;
         };
         let Some(line) = self.lines.get(&call.line) else {
             return steps;
         };
         let (plan, ask) = (line.plan.clone(), line.ask.clone());
+        if !call.late && call.late_at <= now.mono {
+            call.late = true;
+            let random = self.random();
+            plan.call_failed(self.store.as_ref(), now.mono, random);
+        }
         // An answer after the call's own end is none.
         let end = if now.mono < call.ends { end } else { HttpEnd::NoAnswer };
         let reply = webdis::decode(end, call.by, &call.asked);
@@ -304,19 +309,24 @@ impl<S> Flow<S> {
 
     /// Those who still wait are served, by what the call has brought or by the next one.
     fn after(&mut self, call: &Out, id: CallId, now: Now, steps: &mut Vec<Step<S>>) {
-        if call.lending.is_some() {
-            self.serve_from_pool(&call.line, now, steps);
-        }
+        let served = match call.lending {
+            Some(_) => self.serve_from_pool(&call.line, now, steps),
+            None => Served::AllThereWas,
+        };
         self.forget_call(&call.line, id);
-        self.start(&call.line, now, steps);
+        match served {
+            Served::ThereMayBeMore => self.to_serve.push_back(call.line.clone()),
+            Served::AllThereWas => self.start_soon(&call.line, now, steps),
+        }
     }
 
     /// Redis does not know the script, or so somebody was told: the same requests ask again by text, once. The word
     /// carries no number, so the call may have run: its lease may be closed and is not named again, what it has spent is
     /// told again rather than lost, and those who wait may be charged twice.
     fn ask_again(&mut self, plan: Rc<Plan>, ask: Ask, call: Out, id: CallId, now: Now, steps: &mut Vec<Step<S>>) {
-        let mut again = Out { by: By::Text, sent: now.mono, late: false, ..call };
-        again.group.retain(|(ticket, _)| self.waiters.contains_key(ticket));
+        let late_at = now.mono + plan.policy.limiter.timeout;
+        let mut again = Out { by: By::Text, sent: now.mono, late_at, late: false, ..call };
+        again.group.retain(|(ticket, _)| self.waiters.get(ticket).is_some_and(|waiter| waiter.deadline > now.mono));
         // In mode async a call asks for nobody by name.
         if !again.asked.runs.is_empty() {
             again.asked.runs = runs(again.group.iter().map(|(_, cost)| *cost));
@@ -337,7 +347,7 @@ impl<S> Flow<S> {
         self.forget_call(&again.line, id);
         let line = again.line.clone();
         self.send(again, now, steps);
-        self.start(&line, now, steps);
+        self.start_soon(&line, now, steps);
     }
 
     fn forget_call(&mut self, id: &LineId, call: CallId) {
@@ -470,6 +480,7 @@ impl<S> Flow<S> {
         }
         if closed.waiting != others && self.owner == CallOwner::Root {
             // Another plan of this worker has a line at the same bucket.
+            self.serve_lines_of_others();
             self.wake(steps);
         }
         if let Some(due) = closed.due {
@@ -479,12 +490,12 @@ impl<S> Flow<S> {
     }
 
     /// Those who wait may be served by what a call of another worker, or for others, has brought.
-    pub(super) fn serve_from_pool(&mut self, id: &LineId, now: Now, steps: &mut Vec<Step<S>>) {
+    pub(super) fn serve_from_pool(&mut self, id: &LineId, now: Now, steps: &mut Vec<Step<S>>) -> Served {
         let Some(line) = self.lines.get_mut(id) else {
-            return;
+            return Served::AllThereWas;
         };
         line.waits_for_other = false;
-        // Those beyond are left to the next call, in which they stand first.
+        // Those beyond have their turn in the next callback, if all before them are served.
         let beyond = line.queue.split_off(line.queue.len().min(MOST_SERVED));
         // Who is not served stands in line again, in the same order.
         for ticket in std::mem::take(&mut line.queue) {
@@ -499,9 +510,12 @@ impl<S> Flow<S> {
                 }
             }
         }
-        if let Some(line) = self.lines.get_mut(id) {
-            line.queue.extend(beyond);
-        }
+        let Some(line) = self.lines.get_mut(id) else {
+            return Served::AllThereWas;
+        };
+        let all_served = line.queue.is_empty();
+        line.queue.extend(beyond);
+        if all_served && !line.queue.is_empty() { Served::ThereMayBeMore } else { Served::AllThereWas }
     }
 
     /// Sees to what a bucket needs though nobody waits for it, as far as the host's calls allow that.
@@ -559,7 +573,7 @@ impl<S> Flow<S> {
                 Some(due) => self.look_after(&plan, &ask, due, now, steps),
                 None => {}
             }
-            self.start(&id, now, steps);
+            self.make_ready(id);
         }
     }
 }

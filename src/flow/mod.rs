@@ -18,7 +18,8 @@ mod tally;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-pub use batch::FINISHED_AT_ONCE;
+use batch::Budget;
+pub use batch::MOST_FINISHED;
 use by_age::ByAge;
 use line::{Line, LineId, Out};
 use tally::{Decided, Tally, add_mark, mark_of, source_of};
@@ -85,7 +86,7 @@ pub enum Step<S> {
     Wake,
     /// Have it called in other workers of this proxy, a bit for each: a call that they wait for is over.
     WakeOthers(u32),
-    /// Make a call; [`Flow::ended`] wants to know how it ends.
+    /// Make a call; [`Flow::ended`] wants to know how it ends, or [`Flow::lost`] that it never began.
     Call(Call),
     /// Resume or answer a paused request.
     Finish(S, Verdict),
@@ -155,8 +156,7 @@ pub fn decide(policy: &Policy, request: &dyn Request) -> Decision {
 #[derive(Debug)]
 pub struct Flow<S> {
     owner: CallOwner,
-    /// How many requests one callback of the host may finish.
-    finished_at_once: usize,
+    budget: Budget,
     /// This worker's bit among those of its proxy.
     worker: u32,
     store: Box<dyn Store>,
@@ -172,9 +172,9 @@ pub struct Flow<S> {
     ready: VecDeque<LineId>,
     /// Lines for which another worker has a call out.
     others_call: Vec<LineId>,
-    /// Those of them whose other worker may have ended its call.
+    /// Lines that may be served from what was lent.
     to_serve: VecDeque<LineId>,
-    /// The last line that a tick has looked at, where it has not looked at all.
+    /// The last line that a tick has looked at, where lines are left for the next.
     looked_at: Option<LineId>,
     /// Lines to look after, and when.
     watches: BTreeSet<(Ms, LineId)>,
@@ -231,7 +231,7 @@ impl<S> Flow<S> {
     pub fn new(owner: CallOwner, seed: u64, store: Box<dyn Store>, worker: u32) -> Flow<S> {
         Flow {
             owner,
-            finished_at_once: FINISHED_AT_ONCE,
+            budget: Budget::new(MOST_FINISHED),
             worker: 1_u32.rotate_left(worker),
             store,
             waiters: ByAge::new(),

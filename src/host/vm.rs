@@ -3,8 +3,8 @@
 //! The state is borrowed only between calls to the host that could call back; shared data calls back for memory alone.
 //!
 //! Several roots may live in one VM: two listeners, or an old and a new policy. The queue belongs to the VM and wakes
-//! the root that registered it last. When a root goes, its calls are lost without a word; another root's next tick
-//! takes over the queue and ends those calls.
+//! the root that registered it last. When a root goes, its calls are lost without a word and end with the next wake-up;
+//! where it was the one to be woken, another root's next tick takes over the queue.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -144,7 +144,7 @@ pub(super) fn count(plan: &Rc<Plan>, record: &Record, now: Option<Now>) {
 /// Has one callback finish as many as a test wants, who looks for what the host bears.
 #[cfg(feature = "trap")]
 pub(super) fn finish_at_once(most: usize) {
-    with(|vm| vm.flow.finish_at_once(most));
+    with(|vm| vm.flow.finish_at_most(most));
 }
 
 pub(super) fn left(ticket: Ticket) {
@@ -152,9 +152,17 @@ pub(super) fn left(ticket: Ticket) {
 }
 
 pub(super) fn woken(root: u32, queue: u32) {
-    while let Ok(Some(_)) = hostcalls::dequeue_shared_queue(queue) {}
+    let mut from = Vec::new();
+    while let Ok(Some(message)) = hostcalls::dequeue_shared_queue(queue) {
+        from.extend(message);
+    }
+    // Nothing is there where the callback before has taken all: it has done the work, too.
+    if from.is_empty() {
+        return;
+    }
     let now = now();
-    let steps = with(|vm| vm.flow.woken(now));
+    let by_other = from.contains(&workers::BY_OTHER);
+    let steps = with(|vm| if by_other { vm.flow.woken_by_other(now) } else { vm.flow.woken(now) });
     perform(root, steps, now);
 }
 
@@ -212,7 +220,7 @@ fn perform(context: u32, steps: Vec<Step<Stream>>, now: Now) {
             Step::Wake => {
                 if let Some(queue) = with(|vm| vm.queue.clone()) {
                     // Where this fails, the next tick makes up for it.
-                    let _ = hostcalls::enqueue_shared_queue(queue.id, Some(b"w"));
+                    let _ = hostcalls::enqueue_shared_queue(queue.id, Some(&[workers::BY_ITSELF]));
                 }
             }
             Step::WakeOthers(others) => workers::wake(others),

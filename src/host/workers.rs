@@ -11,6 +11,12 @@ const NAME: &str = "weir.workers";
 /// First bytes of the value: ours, and the version of the layout.
 const MAGIC: [u8; 8] = *b"weirwrk1";
 
+/// What a worker says who wakes itself.
+pub(super) const BY_ITSELF: u8 = b'w';
+
+/// What a worker says who wakes others: the call that they wait for is over.
+pub(super) const BY_OTHER: u8 = b'o';
+
 /// So many workers can be told apart; of more, those that came last.
 const MOST: usize = 32;
 
@@ -43,7 +49,7 @@ pub(super) fn wake(others: u32) {
     for (bit, queue) in workers.iter().flat_map(|workers| workers.queues.iter().enumerate()) {
         if others & 1_u32.rotate_left(u32::try_from(bit).unwrap_or_default()) != 0 {
             // One that has gone meanwhile does not mind; one that is not reached wakes by its tick.
-            let _ = hostcalls::enqueue_shared_queue(*queue, Some(b"w"));
+            let _ = hostcalls::enqueue_shared_queue(*queue, Some(&[BY_OTHER]));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::answer::{Answer, Refusal};
 use weir::clock::{Ms, Now};
-use weir::flow::{Arrival, CallId, CallOwner, Decision, FINISHED_AT_ONCE, Flow, Step, Ticket, Verdict, decide};
+use weir::flow::{Arrival, CallId, CallOwner, Decision, Flow, MOST_FINISHED, Step, Ticket, Verdict, decide};
 use weir::limiter::webdis::MAX_RUNS;
 use weir::limiter::{Failure, HttpEnd};
 use weir::plan::Plan;
@@ -521,7 +521,7 @@ fn a_call_holds_so_many_runs_and_the_rest_go_with_the_next() {
     assert_eq!(call, format!("call 0 EVALSHA{}", " 1x1 2x1".repeat(MAX_RUNS / 2)));
     let granted: Vec<u64> = [1_u64; 40].iter().copied().chain([0; MAX_RUNS - 40]).collect();
     let mut told = vm.answers(0, &grants(0, &granted));
-    assert_eq!(told.split_off(FINISHED_AT_ONCE), ["call 1 EVALSHA 1x1 2x1", "wake"]);
+    assert_eq!(told.split_off(MOST_FINISHED), ["call 1 EVALSHA 1x1 2x1", "wake"]);
     while told.len() < MAX_RUNS {
         told.extend(vm.woken());
         told.retain(|line| line != "wake");

@@ -138,7 +138,7 @@ impl Worker {
     }
 
     fn woken(&mut self, ms: u64) -> Vec<String> {
-        let steps = self.flow.woken(at(ms));
+        let steps = self.flow.woken_by_other(at(ms));
         self.tell(steps)
     }
 

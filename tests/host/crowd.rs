@@ -2,7 +2,7 @@
 //! callback is, and each once. [`crate::proxy`] makes it a violation where one callback finishes more.
 
 use serde_json::{Value, json};
-use weir::flow::FINISHED_AT_ONCE;
+use weir::flow::MOST_FINISHED;
 
 use crate::fake::Phase;
 use crate::policy::grants;
@@ -74,16 +74,76 @@ fn a_crowd_of_tenants_whose_calls_never_end_is_decided_at_its_deadline() {
 }
 
 #[test]
-fn a_crowd_whose_calls_cannot_begin_is_decided_at_once() {
-    let mut changes = patient("deny");
-    changes.push(("/limiters/main/cluster", json!("no-hosts")));
-    // So that none is decided without a call.
-    changes.push(("/limiters/main/breaker", json!({"failures": 1_000_000})));
-    with_policy(&changes, |proxy, root| {
-        let streams: Vec<u32> = (0..CROWD).map(|user| proxy.get(root, &format!("u{user}"))).collect();
+fn a_crowd_whose_calls_cannot_begin_or_fail_at_once_is_decided_at_once() {
+    for (cluster, reason) in [("no-hosts", "unreachable"), ("overloaded", "reset")] {
+        let mut changes = patient("deny");
+        changes.push(("/limiters/main/cluster", json!(cluster)));
+        // So that none is decided without a call.
+        changes.push(("/limiters/main/breaker", json!({"failures": 1_000_000})));
+        with_policy(&changes, |proxy, root| {
+            let streams: Vec<u32> = (0..CROWD).map(|number| proxy.get(root, &format!("u{}", number / 2))).collect();
+            proxy.run();
+            assert_eq!(of(proxy, &streams, Phase::Answered), CROWD, "{cluster}");
+            assert_eq!(
+                proxy.counts(),
+                [("calls".to_owned(), calls(cluster)), (reason.to_owned(), CROWD as i64)].into()
+            );
+        });
+    }
+}
+
+/// Those that come for one bucket share a call, where one was begun.
+fn calls(cluster: &str) -> i64 {
+    if cluster == "no-hosts" { 0 } else { CROWD as i64 / 2 }
+}
+
+#[test]
+fn nobody_is_charged_whose_time_is_over() {
+    with_policy(&patient("deny"), |proxy, root| {
+        let streams = proxy.gets(root, "u1", 2000);
         proxy.run();
-        assert_eq!(of(proxy, &streams, Phase::Answered), CROWD);
-        assert_eq!(proxy.counts()["unreachable"], CROWD as i64);
+        proxy.keep_calls_for_ever();
+        proxy.advance(900);
+        let late = proxy.get(root, "u1");
+        proxy.run();
+        assert_eq!(proxy.call_count(), 1, "one call at a time");
+        proxy.advance(150);
+        assert_eq!(of(proxy, &streams, Phase::Answered), 2000);
+        // The first call has outlived a wait: the second asks for the one who still waits.
+        let asks: Vec<String> = proxy.calls().iter().map(|call| call.asks()).collect();
+        assert!(asks[0].ends_with(" 1 1024") && asks[1].ends_with(" 1 1") && asks.len() == 2, "{asks:?}");
+        assert_eq!(proxy.phase(late), Phase::Paused);
+        proxy.advance(900);
+        assert_eq!(proxy.phase(late), Phase::Answered);
+    });
+}
+
+#[test]
+fn a_crowd_is_served_from_the_lease_that_its_first_call_brings() {
+    let mut changes = patient("deny");
+    changes.extend([("/rules/0/mode", json!("lease")), ("/rules/0/limits/free/default", json!("10000/s"))]);
+    with_policy(&changes, |proxy, root| {
+        let reply = |left: u64, lent: &str, granted| {
+            let used = 10_000 - left;
+            format!(r#"{{"EVALSHA":[{},{},{lent},{granted}]}}"#, left * 1000, used.div_ceil(10))
+        };
+        // A tenant of some demand: what it wants to hold grows with each call.
+        for _ in 0..7 {
+            proxy.gets(root, "u1", 1000);
+            proxy.run();
+            proxy.answer(reply(9000, "0,0,0,0,0", 1000));
+            proxy.run();
+            assert_eq!((proxy.paused(), proxy.call_count()), (0, 0));
+        }
+        let streams = proxy.gets(root, "u1", 3000);
+        proxy.run();
+        // The first 1,024 are granted, and 1,500 more are lent.
+        let lent = format!("{},3000,0,1500,0", crate::proxy::START_MS + 3000);
+        proxy.answer(reply(10_000 - 1024 - 1500, &lent, 1024));
+        proxy.run();
+        assert_eq!(proxy.phases(&streams[..2524]), [Phase::Passed; 2524], "in order");
+        assert_eq!(proxy.paused(), 476);
+        assert!(proxy.asked().ends_with(" 1 476"), "{}", proxy.asked());
     });
 }
 
@@ -112,11 +172,11 @@ fn those_who_leave_while_they_are_about_to_be_told_are_left_alone() {
         let streams = proxy.gets(root, "u1", 100);
         proxy.run();
         proxy.answer(grants_of(100));
-        let (told, waiting) = streams.split_at(FINISHED_AT_ONCE);
-        assert_eq!(proxy.phases(told), [Phase::Passed; FINISHED_AT_ONCE]);
+        let (told, waiting) = streams.split_at(MOST_FINISHED);
+        assert_eq!(proxy.phases(told), [Phase::Passed; MOST_FINISHED]);
         waiting.iter().for_each(|stream| proxy.leave(*stream));
         proxy.run();
-        assert_eq!(of(proxy, waiting, Phase::Left), 100 - FINISHED_AT_ONCE);
+        assert_eq!(of(proxy, waiting, Phase::Left), 100 - MOST_FINISHED);
         // Nothing is kept for them.
         let next = proxy.get(root, "u1");
         proxy.run();
@@ -148,9 +208,9 @@ fn a_crowd_that_comes_to_a_policy_which_is_replaced_is_decided_under_its_own() {
 #[test]
 fn small_groups_are_finished_in_the_callback_that_decides_them() {
     with_policy(&[], |proxy, root| {
-        let streams = proxy.gets(root, "u1", FINISHED_AT_ONCE);
+        let streams = proxy.gets(root, "u1", MOST_FINISHED);
         proxy.run();
-        proxy.answer(grants(60 - FINISHED_AT_ONCE as u64, &[FINISHED_AT_ONCE as u64]));
-        assert_eq!(proxy.phases(&streams), [Phase::Passed; FINISHED_AT_ONCE]);
+        proxy.answer(grants(60 - MOST_FINISHED as u64, &[MOST_FINISHED as u64]));
+        assert_eq!(proxy.phases(&streams), [Phase::Passed; MOST_FINISHED]);
     });
 }

@@ -74,6 +74,10 @@ pub struct Fake {
     pub metrics: Vec<(u32, String)>,
     pub counts: BTreeMap<String, i64>,
     pub after_callback: VecDeque<AfterCallback>,
+    /// How many callbacks are under way, each nested in the one before.
+    pub nested: usize,
+    /// What the outermost of them has asked for so far, and those nested in it, that has callbacks of its own.
+    pub finishing: usize,
     /// Of the VM's vm_id, maybe with other VMs.
     pub space: Space,
     /// The number of this VM in it.
@@ -133,6 +137,8 @@ pub struct Call {
 pub enum AfterCallback {
     Resume(u32),
     Answer(u32),
+    /// A call that has failed in the call of the host that made it.
+    FailCall(u32),
 }
 
 impl Stream {
@@ -272,7 +278,7 @@ impl Fake {
     pub fn continue_stream(&mut self, kind: u32) -> u32 {
         self.trace("continue_stream");
         if self.finish_effective(&[Phase::Paused], "resumed") && kind == 0 {
-            self.after_callback.push_back(AfterCallback::Resume(self.effective));
+            self.afterwards(AfterCallback::Resume(self.effective));
         }
         OK
     }
@@ -288,9 +294,14 @@ impl Fake {
             stream.response = vec![(":status".to_owned(), status.to_string().into_bytes())];
             stream.response.extend(headers.into_iter().map(|(name, value)| (name, value.into_bytes())));
             stream.body = body.to_owned();
-            self.after_callback.push_back(AfterCallback::Answer(self.effective));
+            self.afterwards(AfterCallback::Answer(self.effective));
         }
         OK
+    }
+
+    fn afterwards(&mut self, action: AfterCallback) {
+        self.finishing += 1;
+        self.after_callback.push_back(action);
     }
 
     /// Envoy drops in silence what a filter does to the wrong context or at the wrong time; here it is a violation.
@@ -328,7 +339,7 @@ impl Fake {
             }
         }
         match cluster {
-            "webdis" => {}
+            "webdis" | "overloaded" => {}
             "no-hosts" => return Err(INTERNAL_FAILURE),
             _ => return Err(BAD_ARGUMENT),
         }
@@ -338,6 +349,9 @@ impl Fake {
         self.tokens += 1;
         let (token, owner, sent_ms) = (self.tokens, self.effective, self.now_ms);
         let (cluster, body) = (cluster.to_owned(), body.to_owned());
+        if cluster == "overloaded" {
+            self.afterwards(AfterCallback::FailCall(token));
+        }
         self.calls.insert(token, Call { token, owner, cluster, headers, body, timeout_ms, sent_ms });
         Ok(token)
     }

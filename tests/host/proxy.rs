@@ -15,8 +15,8 @@ use crate::space::Space;
 /// 2023-11-14 22:13:20 UTC.
 pub const START_MS: u64 = 1_700_000_000_000;
 
-/// Streams that one callback may finish: a tenth of what Envoy, which nests their callbacks, bears.
-const MOST_IN_A_CALLBACK: usize = 28;
+/// What one callback may ask for whose own callbacks Envoy nests in it: a fifth of what its stack bears.
+const MOST_IN_A_CALLBACK: usize = 56;
 
 /// Secrets of the proxy's environment.
 pub const AUTHORIZATION: &str = "Bearer canary-canary-canary";
@@ -71,16 +71,21 @@ pub fn with_policy<T: Send>(changes: &[(&str, Value)], case: impl FnOnce(&Proxy,
 /// Calls into the module in the name of a context, then does what the module has asked for meanwhile.
 fn enter<T>(context: u32, callback: impl FnOnce() -> T) -> T {
     fake(|host| host.effective = context);
-    let waiting = fake(|host| host.after_callback.len());
-    let result = callback();
     fake(|host| {
-        host.effective = 0;
-        let asked_for = host.after_callback.len() - waiting;
-        if asked_for > MOST_IN_A_CALLBACK {
-            host.violations.push(format!("one callback finishes {asked_for} streams"));
+        if host.nested == 0 {
+            host.finishing = 0;
+        }
+        host.nested += 1;
+    });
+    let result = callback();
+    fake(|host| host.effective = 0);
+    after_callback();
+    fake(|host| {
+        host.nested -= 1;
+        if host.nested == 0 && host.finishing > MOST_IN_A_CALLBACK {
+            host.violations.push(format!("{} callbacks are nested in one", host.finishing));
         }
     });
-    after_callback();
     result
 }
 
@@ -88,6 +93,11 @@ fn after_callback() {
     while let Some(action) = fake(|host| host.after_callback.pop_front()) {
         match action {
             AfterCallback::Resume(stream) => set_phase(stream, Phase::Passed),
+            AfterCallback::FailCall(token) => {
+                if let Some(call) = fake(|host| host.calls.remove(&token)) {
+                    enter(call.owner, || abi::proxy_on_http_call_response(call.owner, token, 0, 0, 0));
+                }
+            }
             AfterCallback::Answer(stream) => {
                 enter(stream, || abi::proxy_on_response_headers(stream, 1, false));
                 end(stream, Phase::Answered);

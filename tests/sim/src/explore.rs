@@ -482,7 +482,7 @@ impl<'c> Small<'c> {
         for other in (0..self.ground.case.workers).map(|number| first + number) {
             if (wake && other == worker) || wake_others & (1 << (other - first)) != 0 {
                 let now = self.time();
-                let steps = self.flows[other].woken(now);
+                let steps = self.flows[other].woken_by_other(now);
                 self.perform(other, steps, None);
             }
         }

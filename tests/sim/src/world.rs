@@ -404,7 +404,7 @@ impl<'s> World<'s> {
         self.at(first, Event::Tick(spot));
         let mut flow = Flow::new(CallOwner::Root, self.chance.draw(), Box::new(shared), u32::from(spot.worker));
         // Accounts are kept of decisions, so each is told in the callback that makes it.
-        flow.finish_at_once(usize::MAX);
+        flow.finish_at_most(usize::MAX);
         Worker { life: spot.life, flow, plan, limit: self.limit, clock: Clock::default(), asks: BTreeMap::new() }
     }
 
@@ -436,7 +436,7 @@ impl<'s> World<'s> {
                 self.expect_arrival();
             }
             Event::Tick(spot) => self.tick(spot),
-            Event::Woken(spot) => self.drive(spot, None, |flow, now| flow.woken(now)),
+            Event::Woken(spot) => self.drive(spot, None, |flow, now| flow.woken_by_other(now)),
             Event::Reach(message, again) => self.reach(message, again),
             Event::Back(message, again) => self.back(message, again),
             Event::GiveUp(message) => self.give_up(message),
