@@ -572,8 +572,7 @@ impl<'c> Small<'c> {
         if in_time {
             let held = if call.hold { granted } else { 0 };
             let holding = &mut self.holdings[message.worker / self.ground.case.workers][message.rule];
-            if message.sent.0.by_text {
-                // A call by text names no lease: what there was of it ends with its reply.
+            if message.sent.0.ends_lease() {
                 holding.drop_all();
             }
             holding.replace(call.end, call.carry.min(call.want), reply.end, reply.kept, reply.extra + held);
@@ -596,7 +595,7 @@ impl<'c> Small<'c> {
                     self.messages[number].over = true;
                     let call = self.messages[number].sent.0.acquire.clone();
                     let proxy = self.proxy(worker);
-                    match self.messages[number].sent.0.by_text {
+                    match self.messages[number].sent.0.ends_lease() {
                         true => self.holdings[proxy][rule].drop_all(),
                         false => self.holdings[proxy][rule].drop(call.end, call.carry),
                     }
