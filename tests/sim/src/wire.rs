@@ -12,6 +12,11 @@ pub struct Sent {
 }
 
 impl Sent {
+    /// Whether the lease that the caller has is over with its reply: a call by text that is about it names none.
+    pub fn ends_lease(&self) -> bool {
+        self.by_text && (self.acquire.want + self.acquire.debt > 0 || self.acquire.hold)
+    }
+
     /// Reads the body of a call; None where it is none of ours.
     pub fn read(body: &str) -> Option<Sent> {
         let mut parts = body.split('/');

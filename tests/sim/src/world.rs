@@ -892,12 +892,12 @@ impl<'s> World<'s> {
         };
         // Where a worker has died, its proxy goes on as if no reply had come.
         if first && in_time && lives(&self.proxies, spot) {
-            let Sent { acquire: call, by_text, .. } = self.messages[&number].sent.clone();
+            let sent = &self.messages[&number].sent;
+            let (call, by_text, ends_lease) = (sent.acquire.clone(), sent.by_text, sent.ends_lease());
             let proxy = &mut self.proxies[usize::from(spot.proxy)];
             let can_write = !proxy.shared.loses();
             let holding = proxy.holdings.entry(bucket).or_default();
-            // A call by text names no lease: what there was of it ends with its reply.
-            if by_text && (reply.is_some() || can_write) {
+            if ends_lease && (reply.is_some() || can_write) {
                 holding.drop_all();
             }
             match &reply {
@@ -928,7 +928,7 @@ impl<'s> World<'s> {
         let is_told = lives(&self.proxies, spot) && !self.proxies[usize::from(spot.proxy)].shared.loses();
         if !std::mem::replace(&mut message.over, true) {
             let (end, carry) = (message.sent.acquire.end, message.sent.acquire.carry);
-            let by_text = message.sent.by_text;
+            let ends_lease = message.sent.ends_lease();
             let want = message.sent.acquire.want;
             let until = self.limiter.clock.ms(sent_at) + message.sent.acquire.short_life_ms();
             // Where nobody can be told, the rest is spent until the next call, but for what is not counted for long.
@@ -937,7 +937,7 @@ impl<'s> World<'s> {
                 let is_last = holding.turn == turn;
                 match refused {
                     _ if !is_last => {}
-                    _ if by_text && (is_told && !is_loose) => holding.drop_all(),
+                    _ if ends_lease && (is_told && !is_loose) => holding.drop_all(),
                     // One that never began has changed nothing.
                     true => holding.restore(end, until, carry.saturating_sub(want)),
                     // Two leases of a proxy that was wiped may have one end.
