@@ -6,6 +6,7 @@ use crate::clock::Ms;
 use crate::policy::Mode;
 use crate::pool::Store;
 use crate::pool::lease::{Moment, Wish};
+use crate::pool::table::STAYS;
 use crate::rule::Ask;
 
 /// Whether this worker may call the limiter about a lease.
@@ -81,6 +82,8 @@ impl Plan {
             };
             if let Mode::Async { .. } = ask.mode {
                 offer.debt = unsettled;
+                // Until the answer is noted, what is being told or asked has its place.
+                entry.means_until = STAYS;
             }
             Election::Won(offer, Lending { moment: entry.lease.moment(), sent: now })
         });

@@ -305,13 +305,16 @@ fn both_workers_share_the_one_call_that_opens_a_lease() {
     rig.assert_no_errors_logged();
 }
 
-/// Each Envoy spends first, from a bucket that it believes to be full: before it hears of the others, one burst each.
+/// Each Envoy spends first, from what the limiter has told it once: before it hears of the others, one burst each.
 #[test]
-fn where_tokens_are_spent_first_nobody_waits_and_the_root_learns_of_all_of_it() {
+fn where_tokens_are_spent_first_the_first_waits_and_nobody_else_and_the_root_learns_of_all_of_it() {
     let limit = Limit::per_day(500);
     let policy = of_mode(r#""mode": "async", "sync_interval": "100ms","#, limit);
     let mut rig = Rig::start(&policy, Options { limiter: Limiter::Delayed(500), ..three_envoys() });
-    let mut all = 0;
+    // The first request in each Envoy waits until the limiter has said what there is.
+    let firsts = answers(rig.ports().iter().flat_map(|port| burst(&[*port], 1, &[of("acme")])).collect());
+    assert_eq!(count(&firsts, 200), 3);
+    let mut all = 3;
     for round in 1..=3_u8 {
         let load = Load { tenant: "acme", per_second: 1500, spread: Spread::Hopping };
         let seen = under_load(&mut rig, load, |_| wait(1000));

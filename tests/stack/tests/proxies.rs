@@ -183,7 +183,7 @@ fn the_text_of_a_policy_survives_yaml() {
     options.expect_ready = false;
     let mut envoy = Envoy::start(&scratch, options).unwrap();
     for text in [on_one_line.as_str(), &on_many, odd] {
-        let Err(PushError::Refused(log)) = envoy.push_policy(text) else {
+        let Err(PushError::Refused(log)) = envoy.push_policies(&[(envoy.port(), text)]) else {
             panic!("accepted without a module");
         };
         assert!(log.contains("absent.wasm"), "{log}");
