@@ -94,14 +94,15 @@ pub fn answer(policy: &Policy, outcome: &Outcome, unix: Ms, random: u64) -> Answ
         }
         Outcome::Decided { rule, limit, share: Share::Refused { standing, retry_after } } => {
             let name = name(rule);
-            let wait = jittered(*retry_after, policy.response.retry_after_jitter, random);
-            let seconds = decimal(wait.seconds_up());
+            let longer = jitter(*retry_after, policy.response.retry_after_jitter, random);
+            // Each rounded for itself: jitter that is less than a second does not lengthen a wait by a whole one.
+            let seconds = decimal(retry_after.seconds_up().saturating_add(longer.0 / 1000));
             let body = fill(&policy.response.body, name, &seconds);
             let mut headers = Vec::new();
             add(&mut headers, "content-type", policy.response.content_type.clone());
             add(&mut headers, "retry-after", seconds);
             tell_standing(&mut headers, policy, name, *limit, *standing, unix, Some(*retry_after));
-            let grpc = Grpc::new(GrpcStatus::ResourceExhausted, "rate_limited", name, Some(wait));
+            let grpc = Grpc::new(GrpcStatus::ResourceExhausted, "rate_limited", name, Some(*retry_after + longer));
             Answer::Refuse(Refusal { status: policy.response.status, headers, body, grpc })
         }
         Outcome::Failed(rule, failure) => {
@@ -266,11 +267,11 @@ fn next_token(limit: Limit, standing: Standing) -> Option<Ms> {
     Some(standing.reset - Ms(limit.period().times(later).0.checked_div(limit.requests())?))
 }
 
-/// A wait, lengthened at random by at most so many thousandths, so that those who were refused together do not come
-/// back together.
-fn jittered(wait: Ms, thousandths: u16, random: u64) -> Ms {
+/// What is added to a wait: at random, at most so many thousandths of it, so that those who were refused together do not
+/// come back together.
+fn jitter(wait: Ms, thousandths: u16, random: u64) -> Ms {
     let most = wait.times(u64::from(thousandths)).0 / 1000;
-    wait + Ms(random.checked_rem(most.saturating_add(1)).unwrap_or_default())
+    Ms(random.checked_rem(most.saturating_add(1)).unwrap_or_default())
 }
 
 /// Replaces `{rule}` and `{retry_after}` in one pass, so that nothing that is filled in is read again.

@@ -354,7 +354,7 @@ pub struct Response {
     pub reset: Reset,
     /// What becomes of the same headers of the service behind.
     pub upstream_headers: UpstreamHeaders,
-    /// Added to Retry-After at random: at most this many thousandths of the wait.
+    /// Added to Retry-After at random, in whole seconds: at most this many thousandths of the wait.
     pub retry_after_jitter: u16,
 }
 

@@ -217,17 +217,33 @@ fn jitter_is_added_upward_and_at_most_its_part_of_the_wait() {
         for _ in 0..rounds(2_000) {
             let wait = 1 + random.next() % random.pick(&[10, 10_000, 1_000_000, 1 << 53]);
             let told = retry_after(&policy, wait, random.next());
-            let most = (wait + wait * thousandths / 1000).div_ceil(1000);
+            let most = wait.div_ceil(1000) + wait * thousandths / 1_000_000;
             assert!((wait.div_ceil(1000)..=most).contains(&told), "{wait} {told} {most}");
         }
     }
     // Both ends are reached: 100 s and a tenth of them.
     let policy = with(r#""body": "{retry_after}""#);
     assert_eq!(retry_after(&policy, 100_000, 0), 100);
-    assert_eq!(retry_after(&policy, 100_000, 1), 101);
+    assert_eq!(retry_after(&policy, 100_000, 999), 100);
+    assert_eq!(retry_after(&policy, 100_000, 1000), 101);
     assert_eq!(retry_after(&policy, 100_000, 10_000), 110);
     assert_eq!(retry_after(&policy, 100_000, 10_001), 100);
-    assert_eq!(retry_after(&policy, u64::MAX, u64::MAX), u64::MAX / 1000 + 1);
+    assert_eq!(retry_after(&policy, u64::MAX, 0), u64::MAX / 1000 + 1);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn jitter_of_less_than_a_second_lengthens_no_wait() {
+    let policy = with(r#""body": "{retry_after}""#);
+    for random in (0..2_000).chain([u64::MAX]) {
+        // 60/m and 6/m, just refused, and the next moment: a tenth of them is no second.
+        for (wait, seconds) in [(1000, 1), (950, 1), (9_999, 10), (9_001, 10), (9_000, 9)] {
+            assert_eq!(retry_after(&policy, wait, random), seconds, "{wait} {random}");
+        }
+    }
+    // A tenth of 10 s is a second, for the one in a thousand to whom chance gives all of it.
+    let told: Vec<u64> = (0..2_002).map(|random| retry_after(&policy, 10_000, random)).collect();
+    assert_eq!(told.iter().filter(|told| **told == 11).count(), 2);
+    assert!(told.iter().all(|told| [10, 11].contains(told)));
 }
 
 #[wasm_bindgen_test(unsupported = test)]
