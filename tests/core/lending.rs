@@ -853,6 +853,24 @@ fn a_repeated_request_passes_free_eight_times() {
 }
 
 #[wasm_bindgen_test(unsupported = test)]
+fn what_a_cheap_request_has_paid_lets_no_dear_one_pass() {
+    let mut policy = policy_of(&[r#""name": "r", "limits": "60/m", "mode": "local""#]);
+    policy.rules[0].idempotency = Some(Idempotency { header: "idempotency-key".to_owned(), keep: Ms(10_000) });
+    let [mut worker] = workers(&policy);
+    let mut sends = |path: &str| {
+        let sent = Sent::to("GET", path, &[("x", "x"), ("idempotency-key", "k")]);
+        let Decision::Ask(asks, _) = decide(&worker.plan.policy, &sent) else { panic!("a limit applies") };
+        let plan = worker.plan.clone();
+        let (arrival, _) = worker.flow.arrive(&plan, asks, vec![], "a", at(0));
+        let Arrival::Decided(verdict) = arrival else { panic!("it waits") };
+        worker.tell(vec![Step::Finish("a", verdict)]).join(", ")
+    };
+    // Each is charged once, and repeats only itself.
+    assert_eq!([sends("/preview"), sends("/export"), sends("/other")], ["a 200 59", "a 200 58", "a 200 57"]);
+    assert_eq!([sends("/export"), sends("/preview"), sends("/./other")], ["a 200"; 3]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
 fn a_request_that_was_refused_has_not_been_charged() {
     let mut policy = policy_of(&[r#""name": "r", "limits": "1/m", "mode": "local""#]);
     policy.rules[0].idempotency = Some(Idempotency { header: "idempotency-key".to_owned(), keep: Ms(600_000) });
