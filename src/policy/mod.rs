@@ -186,6 +186,8 @@ pub struct Rule {
     pub shadow: bool,
     /// How a repeated request is known, so that it takes nothing again.
     pub idempotency: Option<Idempotency>,
+    /// Whether clients are told how its buckets stand.
+    pub headers: bool,
 }
 
 /// Where a rule's tokens are.
