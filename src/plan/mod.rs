@@ -123,12 +123,16 @@ impl Plan {
         let looked = self.change(store, ask, now, |entry| {
             if entry.lease.spend(now, ask.cost) {
                 entry.means_until = entry.means_until.max(entry.lease.expires);
-                let due = entry.lease.runs_out(now) && matches!(ask.mode, Mode::Lease(_));
+                let due = match ask.mode {
+                    Mode::Lease(_) => entry.lease.runs_out(now).then_some(Due::Ahead),
+                    // A bucket that is nearly all lent refills from when the limiter hears that it is spent.
+                    _ => entry.holds_up(ask, now).then_some(Due::Now),
+                };
                 return ControlFlow::Break(Taken::Granted {
                     limit: ask.limit,
                     standing: entry.seen(ask, now).standing(ask.limit),
                     receipt: Receipt::Lease(entry.lease.moment()),
-                    due: due.then_some(Due::Ahead),
+                    due,
                 });
             }
             match entry.refusal(ask, now) {
@@ -173,17 +177,23 @@ impl Plan {
             let share = level.take(ask.limit, now, ask.cost);
             let full_at = level.full_at(ask.limit);
             if let Share::Granted(_) = share {
+                if entry.lease.spent == 0 && entry.lease.since + sync_interval <= now {
+                    // It is settled an interval after the first that is spent.
+                    entry.lease.since = now;
+                }
                 entry.lease.was_granted(ask.cost);
                 entry.means_until = entry.means_until.max(full_at);
             }
-            share
+            let share = entry.wait_for_settling(ask, sync_interval, share, now);
+            (share, (entry.lease.since + sync_interval) - now)
         });
-        let (limit, due) = (ask.limit, if probes { Due::Now } else { Due::LookIn(sync_interval) });
+        let limit = ask.limit;
         match share {
-            Some(Share::Granted(standing)) => {
+            Some((Share::Granted(standing), settles)) => {
+                let due = if probes { Due::Now } else { Due::LookIn(settles) };
                 Taken::Granted { limit, standing, receipt: Receipt::Unsettled, due: Some(due) }
             }
-            Some(share) => Taken::Refused { limit, share },
+            Some((share, _)) => Taken::Refused { limit, share },
             None => Taken::Failed(Failure::Unreachable),
         }
     }
