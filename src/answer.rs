@@ -81,6 +81,12 @@ pub enum GrpcStatus {
 
 /// Says what a request gets. `unix` is the wall's time, `random` any number.
 pub fn answer(policy: &Policy, outcome: &Outcome, unix: Ms, random: u64) -> Answer {
+    answer_among(policy, outcome, &[], unix, random)
+}
+
+/// The same where the request needs tokens of other buckets, too: `others` are the limits of those, each with the index of
+/// its rule. Clients are told them, but for those of rules that tell none.
+pub fn answer_among(policy: &Policy, outcome: &Outcome, others: &[(usize, Limit)], unix: Ms, random: u64) -> Answer {
     let name = |rule: &usize| policy.rules.get(*rule).map_or("", |rule| rule.name.as_str());
     match outcome {
         Outcome::Pass => Answer::Pass(Vec::new()),
@@ -89,19 +95,20 @@ pub fn answer(policy: &Policy, outcome: &Outcome, unix: Ms, random: u64) -> Answ
         Outcome::Doubled(rule) => refuse(400, GrpcStatus::InvalidArgument, "doubled", name(rule), None),
         Outcome::Decided { rule, limit, share: Share::Granted(standing) } => {
             let mut headers = Vec::new();
-            tell_standing(&mut headers, policy, name(rule), *limit, *standing, unix, None);
+            tell_standing(&mut headers, policy, (*rule, *limit), others, *standing, unix, None);
             Answer::Pass(headers)
         }
         Outcome::Decided { rule, limit, share: Share::Refused { standing, retry_after } } => {
             let name = name(rule);
-            let wait = jittered(*retry_after, policy.response.retry_after_jitter, random);
-            let seconds = decimal(wait.seconds_up());
+            let longer = jitter(*retry_after, policy.response.retry_after_jitter, random);
+            // Each rounded for itself: jitter that is less than a second does not lengthen a wait by a whole one.
+            let seconds = decimal(retry_after.seconds_up().saturating_add(longer.0 / 1000));
             let body = fill(&policy.response.body, name, &seconds);
             let mut headers = Vec::new();
             add(&mut headers, "content-type", policy.response.content_type.clone());
             add(&mut headers, "retry-after", seconds);
-            tell_standing(&mut headers, policy, name, *limit, *standing, unix, Some(*retry_after));
-            let grpc = Grpc::new(GrpcStatus::ResourceExhausted, "rate_limited", name, Some(wait));
+            tell_standing(&mut headers, policy, (*rule, *limit), others, *standing, unix, Some(*retry_after));
+            let grpc = Grpc::new(GrpcStatus::ResourceExhausted, "rate_limited", name, Some(*retry_after + longer));
             Answer::Refuse(Refusal { status: policy.response.status, headers, body, grpc })
         }
         Outcome::Failed(rule, failure) => {
@@ -189,6 +196,14 @@ fn grpc_type(sent: &[u8]) -> Option<&'static str> {
     })
 }
 
+/// Whether the service behind, or a limiter between, has refused the request itself, in words of HTTP or of gRPC: what
+/// is left here is no help then, and would contradict it. `sent` reads a header of the response, `ends` says that it has
+/// no body, as a refusal of gRPC has none.
+pub fn is_refused_behind(sent: &dyn Fn(&str) -> Option<Vec<u8>>, ends: bool) -> bool {
+    let is = |name, wanted: [&[u8]; 2]| sent(name).is_some_and(|value| wanted.contains(&value.as_slice()));
+    is(":status", [b"429", b"503"]) || (ends && is("grpc-status", [b"8", b"14"]))
+}
+
 /// Which of these headers a response gets; `sent` says whether the service has sent one of that name. Each stands
 /// instead of any of the same name.
 pub fn added<'h>(
@@ -211,12 +226,16 @@ fn is_x(name: &str) -> bool {
 fn tell_standing(
     headers: &mut Vec<Header>,
     policy: &Policy,
-    rule: &str,
-    limit: Limit,
+    (rule, limit): (usize, Limit),
+    others: &[(usize, Limit)],
     standing: Standing,
     unix: Ms,
     retry_after: Option<Ms>,
 ) {
+    let name = |rule: usize| policy.rules.get(rule).filter(|rule| rule.headers).map(|rule| rule.name.as_str());
+    let Some(told) = name(rule) else {
+        return;
+    };
     if policy.response.x_ratelimit {
         // The burst, what is left of it, and when it is whole again.
         let reset = match policy.response.reset {
@@ -228,22 +247,33 @@ fn tell_standing(
         add(headers, "x-ratelimit-reset", decimal(reset.seconds_up()));
     }
     if policy.response.ratelimit {
-        // draft-ietf-httpapi-ratelimit-headers-10. It has no word for a burst, so there is one of ours for a burst that
-        // is not the quota.
-        let mut quota = item(rule, ";q=", limit.requests());
-        parameter(&mut quota, ";w=", limit.period().seconds_up());
-        if limit.burst() != limit.requests() {
-            parameter(&mut quota, ";weir-burst=", limit.burst());
+        // draft-ietf-httpapi-ratelimit-headers-10: a list of quotas, the one that is told to be left first.
+        let mut quotas = quota(told, limit);
+        for (rule, limit) in others {
+            if let Some(name) = name(*rule) {
+                quotas.push_str(", ");
+                quotas.push_str(&quota(name, *limit));
+            }
         }
-        let mut left = item(rule, ";r=", standing.remaining);
+        let mut left = item(told, ";r=", standing.remaining);
         if let Some(wait) = next_token(limit, standing) {
             // Retry-After must not be the earlier of the two.
             let wait = wait.min(retry_after.unwrap_or(wait)).max(Ms(1));
             parameter(&mut left, ";t=", wait.seconds_up());
         }
-        add(headers, "ratelimit-policy", quota);
+        add(headers, "ratelimit-policy", quotas);
         add(headers, "ratelimit", left);
     }
+}
+
+/// A quota in the words of the draft. It has none for a burst, so there is one of ours for a burst that is not the quota.
+fn quota(rule: &str, limit: Limit) -> String {
+    let mut quota = item(rule, ";q=", limit.requests());
+    parameter(&mut quota, ";w=", limit.period().seconds_up());
+    if limit.burst() != limit.requests() {
+        parameter(&mut quota, ";weir-burst=", limit.burst());
+    }
+    quota
 }
 
 /// A String of RFC 9651 with a first parameter. A rule's name needs no escapes.
@@ -266,11 +296,11 @@ fn next_token(limit: Limit, standing: Standing) -> Option<Ms> {
     Some(standing.reset - Ms(limit.period().times(later).0.checked_div(limit.requests())?))
 }
 
-/// A wait, lengthened at random by at most so many thousandths, so that those who were refused together do not come
-/// back together.
-fn jittered(wait: Ms, thousandths: u16, random: u64) -> Ms {
+/// What is added to a wait: at random, at most so many thousandths of it, so that those who were refused together do not
+/// come back together.
+fn jitter(wait: Ms, thousandths: u16, random: u64) -> Ms {
     let most = wait.times(u64::from(thousandths)).0 / 1000;
-    wait + Ms(random.checked_rem(most.saturating_add(1)).unwrap_or_default())
+    Ms(random.checked_rem(most.saturating_add(1)).unwrap_or_default())
 }
 
 /// Replaces `{rule}` and `{retry_after}` in one pass, so that nothing that is filled in is read again.

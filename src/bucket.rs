@@ -118,6 +118,18 @@ pub enum Share {
     },
 }
 
+impl Share {
+    /// Where it is refused, for so long at least.
+    pub fn not_before(self, at_least: Ms) -> Share {
+        match self {
+            Share::Granted(_) => self,
+            Share::Refused { standing, retry_after } => {
+                Share::Refused { standing, retry_after: retry_after.max(at_least) }
+            }
+        }
+    }
+}
+
 /// How a bucket stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {

@@ -186,7 +186,7 @@ fn ask(
     let Allowance::Limited(first) = entry.allowance else {
         return;
     };
-    let repeat = repeat(policy, rule, tenant, reading);
+    let repeat = repeat(policy, rule, tenant, &scope, cost, reading);
     for (limit, own) in std::iter::once((first, entry.own)).chain(entry.also.iter().copied()) {
         asks.push(Ask {
             rule: scope.rule.unwrap_or_default(),
@@ -205,7 +205,7 @@ fn ask(
             repeat: repeat.clone().map(|mut repeat| {
                 // Each bucket is charged for itself, so each remembers for itself.
                 if limit != first {
-                    repeat.key.push_str(&format!(" {}", limit.period().0));
+                    repeat.key.insert_str(0, &format!("{} ", limit.period().0));
                 }
                 repeat
             }),
@@ -221,10 +221,23 @@ fn key(policy: &Policy, rule: &Rule, tenant: &Tenant, entry: &str, limit: Limit)
     [&policy.namespace, ":{", tenant.as_str(), "}:", &rule.name, ":", entry, ":", period, ":", format].concat()
 }
 
-fn repeat(policy: &Policy, rule: &Rule, tenant: &Tenant, reading: &Reading) -> Option<Repeat> {
+/// How a request is known should it be sent again. A client chooses the name, so the request must be the same in all that
+/// it is charged for: what a cheap request has paid does not let a dear one pass. None where it is always charged.
+fn repeat(
+    policy: &Policy,
+    rule: &Rule,
+    tenant: &Tenant,
+    scope: &Scope,
+    cost: u64,
+    reading: &Reading,
+) -> Option<Repeat> {
     let idempotency = rule.idempotency.as_ref()?;
     let value = reading.header(&idempotency.header).filter(|value| !value.is_empty())?;
-    let name = Tenant::new("repeat", &value, Storage::Plain, &rule.hash_key);
-    let key = format!("{} {} {} {}", policy.namespace, rule.name, tenant.as_str(), name.as_str());
+    let path = reading.path(policy.classes.paths).ok()?.unwrap_or_default();
+    let method = reading.header(":method").unwrap_or_default();
+    let [name, method] = [&*value, &*method].map(|value| Tenant::new("repeat", value, Storage::Plain, &rule.hash_key));
+    let class = scope.class.unwrap_or_default().0;
+    let (space, rule, tenant) = (&policy.namespace, &rule.name, tenant.as_str());
+    let key = format!("{space} {rule} {tenant} {} {class} {cost} {} {path}", name.as_str(), method.as_str());
     Some(Repeat { key, keep: idempotency.keep })
 }

@@ -119,6 +119,7 @@ const RUNS: &[(&str, &str)] = &[
     ("explain_doubled", "weir explain who.yaml --request @doubled-request.txt"),
     ("explain_forbidden", "weir explain deny.yaml --request 'GET /' -H 'x-user-id: mallory'"),
     ("explain_nobody", "weir explain deny.yaml --request 'GET /'"),
+    ("explain_untold", "weir explain untold.yaml --request 'GET /' -H 'x-user-id: a'"),
     ("explain_one_of_several", "weir explain documents.yaml --policy 1 --request 'GET /'"),
     ("explain_in_an_envoy", "weir explain edge.yaml --request 'GET /' --peer 203.0.113.9"),
     ("explain_which_one", "weir explain envoy.yaml --request 'GET /'"),

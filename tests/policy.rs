@@ -250,7 +250,7 @@ fn what_the_smallest_policy_leaves_out_is_as_the_page_says() {
     let [entry] = tier.entries.as_slice() else { panic!("{:?}", tier.entries) };
     assert_eq!((entry.name.as_str(), entry.allowance, entry.own), ("default", limit(100, 60, 100), None));
     assert_eq!(rule.mode, Mode::Lease(Terms { life: Ms(300_000), lend: 500 }));
-    assert_eq!((rule.shadow, &rule.idempotency), (false, &None));
+    assert_eq!((rule.shadow, &rule.idempotency, rule.headers), (false, &None, true));
     let response = &policy.response;
     assert_eq!((response.status, response.content_type.as_str()), (429, "application/json"));
     assert_eq!(response.body, r#"{"error":"rate_limited","rule":"{rule}","retry_after":{retry_after}}"#);

@@ -122,6 +122,7 @@ rules:
     on_error: local
     shadow_mode: true
     idempotency: {header: x-id, keep: 1h}
+    headers: false
   - name: later
     key: [{header: {name: x, as: user, trusted: true}}, {header: {name: x-a, as: a, trusted: true}}]
     missing: deny

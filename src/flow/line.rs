@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::batch::{MOST_SERVED, Served};
-use super::tally::{mark_of, refusal};
 use super::{Call, CallEnd, CallId, CallOwner, Event, Flow, Patience, State, Step, Ticket, is_final};
 use crate::bucket::{Acquire, Acquired, Offer, Share, runs};
 use crate::clock::{Ms, Now};
@@ -16,7 +15,6 @@ use crate::limiter::{Failure, HttpEnd, script};
 use crate::plan::{Denied, Due, Election, Lending, LendingEnd, Plan};
 use crate::policy::Mode;
 use crate::pool::lease::Wish;
-use crate::record::{Effect, TokenSource};
 use crate::rule::Ask;
 
 /// More buckets than these are not looked after: their leases end by themselves.
@@ -397,14 +395,17 @@ impl<S> Flow<S> {
             match share {
                 Share::Granted(_) if call.asked.hold => self.told(*ticket, &ask.key, State::Open),
                 Share::Granted(standing) => self.told(*ticket, &ask.key, State::Granted(*standing)),
-                Share::Refused { standing, retry_after } => {
-                    // Before this proxy asks again, nobody can have it.
-                    let share = Share::Refused { standing: *standing, retry_after: (*retry_after).max(quiet) };
+                Share::Refused { .. } => {
                     let wants = self.waiters.get(ticket).map(|waiter| waiter.wants.as_slice()).unwrap_or_default();
                     if let Some(want) = wants.iter().find(|want| want.ask.key == ask.key) {
-                        let mut mark = mark_of(plan, &want.ask, Effect::Limited);
-                        mark.source = Some(TokenSource::Limiter);
-                        self.finish(*ticket, refusal(mark, ask.limit, share), now);
+                        // Before this proxy asks again, nobody can have it.
+                        let is_lent = call.lending.is_some() && acquired.lent.size() > 0;
+                        let share = match is_lent {
+                            true => plan.refused(self.store.as_ref(), &want.ask, *share, quiet, now.mono),
+                            false => share.not_before(quiet),
+                        };
+                        // Other buckets may refuse it for longer, so it waits until all that are asked have spoken.
+                        self.told(*ticket, &ask.key, State::Refused(share));
                     }
                 }
             }

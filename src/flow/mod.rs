@@ -24,12 +24,12 @@ use by_age::ByAge;
 use line::{Line, LineId, Out};
 use tally::{Decided, Tally, add_mark, mark_of, source_of};
 
-use crate::answer::{Answer, Outcome, answer};
+use crate::answer::{Answer, Outcome, answer, answer_among};
 use crate::bucket::{Share, Standing};
 use crate::clock::{Ms, Now};
 use crate::limiter::{Failure, HttpCall};
 use crate::plan::{Plan, Receipt, Taken};
-use crate::policy::{Mode, OnError, Policy};
+use crate::policy::{Limit, Mode, OnError, Policy};
 use crate::pool::Store;
 use crate::record::{Effect, Mark, Record, TokenSource};
 use crate::request::Request;
@@ -218,6 +218,8 @@ enum State {
     InLine,
     /// The limiter has granted it to this request.
     Granted(Standing),
+    /// The limiter has refused it.
+    Refused(Share),
     /// The limiter has failed.
     Failed(Failure),
 }
@@ -278,7 +280,7 @@ impl<S> Flow<S> {
             }
         }
         if let Some(decided) = self.take_all(plan, &mut wants, &mut marks, Patience::Waits, now, &mut steps) {
-            let verdict = self.verdict(plan, decided, now);
+            let verdict = self.verdict(plan, decided, &wants, now);
             return (Arrival::Decided(verdict), steps);
         }
         let ticket = Ticket(self.next());
@@ -329,10 +331,16 @@ impl<S> Flow<S> {
         let mut tally = Tally::default();
         for (index, want) in wants.iter_mut().enumerate().filter(|(_, want)| !want.ask.shadow) {
             let mut mark = mark_of(plan, &want.ask, Effect::Allowed);
+            let tells = plan.policy.rules.get(want.ask.rule).is_some_and(|rule| rule.headers);
             let taken = match want.state {
                 State::Granted(standing) => {
                     mark.source = Some(TokenSource::Limiter);
-                    tally.granted(mark, Some((want.ask.limit, standing)));
+                    tally.granted(mark, Some((want.ask.limit, standing)), tells);
+                    continue;
+                }
+                State::Refused(share) => {
+                    mark.source = Some(TokenSource::Limiter);
+                    tally.refused(mark, want.ask.limit, share);
                     continue;
                 }
                 State::Failed(failure) => Taken::Failed(failure),
@@ -363,11 +371,11 @@ impl<S> Flow<S> {
                 // It passes uncounted, and so is no repetition of anything should it be sent again.
                 None => {
                     want.ask.repeat = None;
-                    tally.granted(mark, None);
+                    tally.granted(mark, None, tells);
                 }
                 Some(Taken::Granted { limit, standing, receipt, due }) => {
                     mark.source = Some(source_of(receipt));
-                    tally.granted(mark, Some((limit, standing)));
+                    tally.granted(mark, Some((limit, standing)), tells);
                     tally.receipts.push((index, receipt));
                     tally.due.extend(due.map(|due| (index, due)));
                 }
@@ -380,6 +388,16 @@ impl<S> Flow<S> {
                 Some(Taken::Missing) => {
                     want.state = State::Missing;
                     tally.is_missing = true;
+                }
+            }
+        }
+        if tally.is_refused() {
+            // Nobody is asked any more, and yet what is told is when all of them have it.
+            for want in wants.iter().filter(|want| want.state == State::Missing) {
+                if let Some(share) = plan.expected(self.store.as_ref(), &want.ask, now.mono) {
+                    let mut mark = mark_of(plan, &want.ask, Effect::Limited);
+                    mark.source = Some(TokenSource::Known);
+                    tally.refused(mark, want.ask.limit, share);
                 }
             }
         }
@@ -487,11 +505,11 @@ impl<S> Flow<S> {
             return;
         };
         self.deadlines.remove(&(waiter.deadline, ticket));
-        let verdict = self.verdict(&waiter.plan, decided, now);
+        let verdict = self.verdict(&waiter.plan, decided, &waiter.wants, now);
         self.finished.push_back((ticket, waiter.stream, verdict));
     }
 
-    fn verdict(&mut self, plan: &Plan, decided: Decided, now: Now) -> Verdict {
+    fn verdict(&mut self, plan: &Plan, decided: Decided, wants: &[Want], now: Now) -> Verdict {
         let random = self.random();
         let Decided { outcome, marks } = decided;
         let remaining = match outcome {
@@ -500,7 +518,9 @@ impl<S> Flow<S> {
             }
             _ => None,
         };
-        Verdict { answer: answer(&plan.policy, &outcome, now.unix, random), record: Record { marks, remaining } }
+        let others = others(&plan.policy, &outcome, wants);
+        let answer = answer_among(&plan.policy, &outcome, &others, now.unix, random);
+        Verdict { answer, record: Record { marks, remaining } }
     }
 
     /// Has the root woken, unless that is on its way.
@@ -523,6 +543,20 @@ impl<S> Flow<S> {
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
+}
+
+/// The limits that a request met beside the one that is told, where clients are told all of them.
+fn others(policy: &Policy, outcome: &Outcome, wants: &[Want]) -> Vec<(usize, Limit)> {
+    let Outcome::Decided { rule, limit, .. } = outcome else {
+        return Vec::new();
+    };
+    if !policy.response.ratelimit {
+        return Vec::new();
+    }
+    let is_told = |ask: &Ask| ask.rule == *rule && ask.limit.period() == limit.period();
+    let limit_of = |ask: &Ask| if ask.mode == Mode::Local { ask.own.unwrap_or(ask.limit) } else { ask.limit };
+    let asks = wants.iter().map(|want| &want.ask).filter(|ask| !ask.shadow && !is_told(ask));
+    asks.map(|ask| (ask.rule, limit_of(ask))).collect()
 }
 
 /// Whether a request can still wait.

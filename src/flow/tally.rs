@@ -25,6 +25,8 @@ pub(super) struct Tally {
     /// Of the rules that let it pass; that of the bucket with the least left, for its size, is the first.
     pub(super) granted: Vec<Mark>,
     pub(super) tightest: Option<(Limit, Standing)>,
+    /// Clients are told how that bucket stands; one of which they are told comes before all others.
+    pub(super) tells: bool,
     /// The refusal that holds longest.
     pub(super) refused: Option<(Mark, Limit, Share, Ms)>,
     pub(super) failed: Option<(Mark, Failure)>,
@@ -32,17 +34,19 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn granted(&mut self, mark: Mark, standing: Option<(Limit, Standing)>) {
+    /// `tells` says whether clients are told how the buckets of its rule stand.
+    pub(super) fn granted(&mut self, mark: Mark, standing: Option<(Limit, Standing)>, tells: bool) {
         // a/b < c/d, without dividing.
         let left =
             |standing: Standing, of: Limit| u128::from(standing.remaining).saturating_mul(u128::from(of.burst()));
         let is_tighter = standing.is_some_and(|(limit, standing)| {
-            self.tightest.is_none_or(|(limit_before, before)| left(standing, limit_before) < left(before, limit))
+            let is_less = |(limit_before, before)| left(standing, limit_before) < left(before, limit);
+            self.tightest.is_none_or(|before| if tells == self.tells { is_less(before) } else { tells })
         });
         let scope = mark.scope;
         add_mark(&mut self.granted, mark);
         if is_tighter {
-            self.tightest = standing;
+            (self.tightest, self.tells) = (standing, tells);
             let at = self.granted.iter().position(|mark| mark.scope == scope);
             self.granted.swap(0, at.unwrap_or_default());
         }
@@ -54,6 +58,10 @@ impl Tally {
         {
             self.refused = Some((mark, limit, share, retry_after));
         }
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.is_some()
     }
 
     pub(super) fn failed(&mut self, mut mark: Mark, failure: Failure) {
@@ -83,7 +91,7 @@ impl Tally {
 }
 
 /// A bucket has refused a request.
-pub(super) fn refusal(mut mark: Mark, limit: Limit, share: Share) -> Decided {
+fn refusal(mut mark: Mark, limit: Limit, share: Share) -> Decided {
     mark.effect = Effect::Limited;
     let rule = mark.scope.rule.unwrap_or_default();
     Decided { outcome: Outcome::Decided { rule, limit, share }, marks: vec![mark] }

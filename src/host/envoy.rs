@@ -60,8 +60,8 @@ impl Host for Envoy {
         HttpEnd::Answer { status, body }
     }
 
-    fn has_response_header(&self, name: &str) -> bool {
-        hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name).ok().flatten().is_some()
+    fn response_header(&self, name: &str) -> Option<Vec<u8>> {
+        hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name).ok().flatten()
     }
 
     fn replace_response_header(&self, name: &str, value: &str) {

@@ -36,8 +36,8 @@ trait Host {
     /// How a call ended, said in the callback of that call.
     fn call_end<'b>(&self, headers: usize, body_size: usize, body: &'b mut Bytes) -> HttpEnd<'b>;
 
-    /// Whether the service behind has sent a header of this name.
-    fn has_response_header(&self, name: &str) -> bool;
+    /// A header of the response of the service behind.
+    fn response_header(&self, name: &str) -> Option<Vec<u8>>;
 
     /// Puts a header into the response instead of any of the same name.
     fn replace_response_header(&self, name: &str, value: &str);
@@ -177,10 +177,13 @@ impl HttpContext for Filter {
         action
     }
 
-    fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
+    fn on_http_response_headers(&mut self, _headers: usize, end_of_stream: bool) -> Action {
         if let (State::Passed(headers, told), Some(plan)) = (&*self.stream.state.borrow(), &self.stream.plan) {
-            for (name, value) in answer::added(&plan.policy, headers, &|name| HOST.has_response_header(name)) {
-                HOST.replace_response_header(name, value);
+            let sent = |name: &str| HOST.response_header(name);
+            if !headers.is_empty() && !answer::is_refused_behind(&sent, end_of_stream) {
+                for (name, value) in answer::added(&plan.policy, headers, &|name| sent(name).is_some()) {
+                    HOST.replace_response_header(name, value);
+                }
             }
             if let (Some(told), Some(observe)) = (told, &plan.policy.observe) {
                 // What another weir behind this one has told stays, first: it may be the one that has refused.

@@ -7,6 +7,9 @@ use crate::policy::{Limit, Mode};
 use crate::pool::table::{Entry, STAYS};
 use crate::rule::Ask;
 
+/// From when a settlement is due until the limiter has it: a tick and a call.
+const SETTLING: Ms = Ms(100);
+
 impl Entry {
     /// Takes from the proxy's own bucket. What was used stays used when the limit changes.
     pub(super) fn take_own(&mut self, limit: Limit, now: Ms, cost: u64) -> Share {
@@ -77,11 +80,79 @@ impl Entry {
     pub(super) fn refusal(&self, ask: &Ask, now: Ms) -> Option<Share> {
         if let Mode::Lease(_) = ask.mode {
             let wait = self.quiet_for(ask, ask.cost, now)?;
-            return Some(self.seen(ask, now).refuse(ask.limit, ask.cost, wait));
+            let share = self.seen(ask, now).refuse(ask.limit, ask.cost, wait);
+            return Some(self.wait_for_lease(ask, share, wait, now));
+        }
+        if self.holds_up(ask, now) {
+            // Only the limiter can say when there is enough.
+            return None;
         }
         // Others may have taken since, so it is certain only that more than this is not there.
         let share = self.known(ask, now)?.share_of(ask.limit, ask.cost);
-        matches!(share, Share::Refused { .. }).then_some(share)
+        matches!(share, Share::Refused { .. }).then(|| self.wait_for_lease(ask, share, Ms(1), now))
+    }
+
+    /// Whether what was granted and is spent still counts as lent, so that the bucket does not refill to this cost until
+    /// the limiter hears of it.
+    pub(super) fn holds_up(&self, ask: &Ask, now: Ms) -> bool {
+        let is_spent = self.lease.size > 0 && self.lease.at_hand(now) == 0;
+        is_spent && ask.limit.burst().saturating_sub(self.lease.size) < ask.cost
+    }
+
+    /// How long a cost that does not fit has to wait where so much of the bucket is lent that it does not refill to this
+    /// cost before the lease goes back. `at_least` is the least that is told.
+    pub(super) fn wait_for_lease(&self, ask: &Ask, share: Share, at_least: Ms, now: Ms) -> Share {
+        let (limit, lease) = (ask.limit, self.lease);
+        let Share::Refused { standing, .. } = share else {
+            return share;
+        };
+        let is_lent = lease.size > 0 && now < lease.expires;
+        if !is_lent || limit.burst().saturating_sub(lease.size) >= ask.cost {
+            return share.not_before(at_least);
+        }
+        let known = self.known(ask, now).unwrap_or(Used::all(limit, now));
+        let root_is_low = ask.mode == Mode::Exact || known.is_low(limit);
+        let back = match ask.mode {
+            // It goes back as soon as it is spent.
+            Mode::Exact if lease.at_hand(now) == 0 => Ms(0),
+            _ => lease.goes_back_after(limit, root_is_low).unwrap_or(lease.expires - now),
+        };
+        let back = back + SETTLING;
+        let least = Used::nothing(now).minus(limit, lease.size);
+        let then = known.refilled(limit, now + back);
+        let then = Used { units: then.units.max(least.units), ..then }.plus(limit, lease.at_hand(now));
+        let later = match then.share_of(limit, ask.cost) {
+            Share::Granted(_) => Ms(0),
+            Share::Refused { retry_after, .. } => retry_after,
+        };
+        Share::Refused { standing, retry_after: (back + later).max(at_least) }
+    }
+
+    /// How long a cost that does not fit has to wait where what was spent is told at the next interval. The limiter may
+    /// have had a full bucket until then, so from then on it may have no more than a full one less what was spent.
+    pub(super) fn wait_for_settling(&self, ask: &Ask, sync_interval: Ms, share: Share, now: Ms) -> Share {
+        let Share::Refused { standing, retry_after } = share else {
+            return share;
+        };
+        // While a settlement is out, nobody knows how much of what has come back in an interval was lost to a full bucket.
+        let is_out = self.lease.call_ends > now;
+        let retry_after = if is_out { retry_after + sync_interval } else { retry_after };
+        let share = Share::Refused { standing, retry_after };
+        let settles = self.lease.since + sync_interval;
+        let comes_back = now + Ms(retry_after.seconds_up().saturating_mul(1000));
+        if self.lease.spent == 0 || comes_back < settles {
+            return share;
+        }
+        let settles = settles + SETTLING;
+        let least = Used::nothing(settles).minus(ask.limit, self.lease.spent);
+        let used = self.known.map_or(least, |known| known.refilled(ask.limit, settles));
+        let used = Used { units: used.units.max(least.units), at: settles };
+        match used.share_of(ask.limit, ask.cost) {
+            Share::Granted(_) => share,
+            Share::Refused { retry_after: later, .. } => {
+                Share::Refused { standing, retry_after: retry_after.max((settles - now) + later) }
+            }
+        }
     }
 
     /// What the limiter has said: the bucket was seen no earlier than the call was sent.

@@ -1,7 +1,7 @@
 //! Who of a proxy's workers calls the limiter about a lease, and what comes of the call.
 
 use super::{Due, Plan};
-use crate::bucket::{Acquired, Offer};
+use crate::bucket::{Acquired, Offer, Share, Used};
 use crate::clock::Ms;
 use crate::policy::Mode;
 use crate::pool::Store;
@@ -125,6 +125,22 @@ impl Plan {
         closed.unwrap_or_default()
     }
 
+    /// What a request is told that the limiter has refused: until when it does not fit here, `quiet` at least, in which
+    /// the limiter is not asked.
+    pub fn refused(&self, store: &dyn Store, ask: &Ask, share: Share, quiet: Ms, now: Ms) -> Share {
+        let entry = self.table.as_ref().and_then(|table| table.read(store, table.fingerprint(&ask.key)));
+        entry.unwrap_or_default().wait_for_lease(ask, share, quiet, now)
+    }
+
+    /// How long a request does not fit that the limiter is not asked for, since another bucket refuses it: as far as is
+    /// known here. None where it may fit.
+    pub fn expected(&self, store: &dyn Store, ask: &Ask, now: Ms) -> Option<Share> {
+        let table = self.table.as_ref()?;
+        let entry = table.read(store, table.fingerprint(&ask.key))?;
+        let share = entry.known(ask, now)?.share_of(ask.limit, ask.cost);
+        matches!(share, Share::Refused { .. }).then(|| entry.wait_for_lease(ask, share, Ms(1), now))
+    }
+
     /// What a bucket needs whose lease nobody may want any more; None if nothing.
     pub fn due(&self, store: &dyn Store, ask: &Ask, now: Ms) -> Option<Due> {
         let table = self.table.as_ref()?;
@@ -144,11 +160,14 @@ impl Plan {
         now: Ms,
         random: u64,
     ) -> Ms {
-        if denied.is_none() && self.policy.limiter.max_new_keys_per_second.is_none() {
-            return Ms(0);
-        }
+        // What is known of a bucket that is not full would tell too short a wait without what has been granted since.
+        let is_granted = denied.is_none() && self.policy.limiter.max_new_keys_per_second.is_none();
         // Where all tries are lost, the next request asks the limiter: it costs a call.
         let noted = self.change(store, ask, sent, |entry| {
+            let says_less = |known: Used| entry.means_until > sent && acquired.level < known.level(ask.limit);
+            if is_granted && !entry.known(ask, sent).is_some_and(says_less) {
+                return None;
+            }
             entry.note(ask, acquired, sent, 0, denied, now, random);
             entry.quiet_for(ask, u64::MAX, now)
         });

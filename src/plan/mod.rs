@@ -123,12 +123,16 @@ impl Plan {
         let looked = self.change(store, ask, now, |entry| {
             if entry.may_spend(ask, now) && entry.lease.spend(now, ask.cost) {
                 entry.means_until = entry.means_until.max(entry.lease.expires);
-                let due = entry.lease.runs_out(now) && matches!(ask.mode, Mode::Lease(_));
+                let due = match ask.mode {
+                    Mode::Lease(_) => entry.lease.runs_out(now).then_some(Due::Ahead),
+                    // A bucket that is nearly all lent refills from when the limiter hears that it is spent.
+                    _ => entry.holds_up(ask, now).then_some(Due::Now),
+                };
                 return ControlFlow::Break(Taken::Granted {
                     limit: ask.limit,
                     standing: entry.seen(ask, now).standing(ask.limit),
                     receipt: Receipt::Lease(entry.lease.moment()),
-                    due: due.then_some(Due::Ahead),
+                    due,
                 });
             }
             match entry.refusal(ask, now) {
@@ -176,17 +180,23 @@ impl Plan {
             let known = entry.known.get_or_insert(Used::nothing(now));
             let share = known.take(ask.limit, now, ask.cost);
             if let Share::Granted(_) = share {
+                if entry.lease.spent == 0 && entry.lease.since + sync_interval <= now {
+                    // It is settled an interval after the first that is spent.
+                    entry.lease.since = now;
+                }
                 entry.lease.was_granted(ask.cost);
                 entry.keep_unsettled(ask);
             }
-            Some(share)
+            let share = entry.wait_for_settling(ask, sync_interval, share, now);
+            Some((share, (entry.lease.since + sync_interval) - now))
         });
-        let (limit, due) = (ask.limit, if probes { Due::Now } else { Due::LookIn(sync_interval) });
+        let limit = ask.limit;
         match share.flatten() {
-            Some(Share::Granted(standing)) => {
+            Some((Share::Granted(standing), settles)) => {
+                let due = if probes { Due::Now } else { Due::LookIn(settles) };
                 Taken::Granted { limit, standing, receipt: Receipt::Unsettled, due: Some(due) }
             }
-            Some(share) => Taken::Refused { limit, share },
+            Some((share, _)) => Taken::Refused { limit, share },
             None if ask.shadow => Taken::Failed(Failure::Unreachable),
             None if !self.admits_new_key(store, now) => Taken::Failed(Failure::NewKeys),
             None => Taken::Missing,

@@ -188,6 +188,8 @@ pub struct Rule {
     pub shadow: bool,
     /// How a repeated request is known, so that it takes nothing again.
     pub idempotency: Option<Idempotency>,
+    /// Whether clients are told how its buckets stand.
+    pub headers: bool,
 }
 
 /// Where a rule's tokens are.
@@ -356,7 +358,7 @@ pub struct Response {
     pub reset: Reset,
     /// What becomes of the same headers of the service behind.
     pub upstream_headers: UpstreamHeaders,
-    /// Added to Retry-After at random: at most this many thousandths of the wait.
+    /// Added to Retry-After at random, in whole seconds: at most this many thousandths of the wait.
     pub retry_after_jitter: u16,
 }
 

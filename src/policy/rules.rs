@@ -30,6 +30,7 @@ const RULE: Words = Words {
         "overrides",
         "shadow_mode",
         "idempotency",
+        "headers",
     ],
     later: &[],
 };
@@ -151,6 +152,10 @@ fn rule(
         _ => on_error(reader, &fields),
     };
     let shadow = reader.flag(&fields, "shadow_mode");
+    let headers = match fields.get("headers") {
+        Some((tree, path)) => reader.boolean(&path, tree),
+        None => Some(true),
+    };
     let idempotency = match fields.get("idempotency") {
         Some((tree, path)) => idempotency(reader, &path, tree).map(Some),
         None => Some(None),
@@ -161,7 +166,7 @@ fn rule(
     }
     let Keys { hash_key, .. } = keys;
     let OfTenants { tenants, sources: tier_sources, default } = of_tenants;
-    match (name, sources, missing, default, tiers, mode, on_error, shadow, idempotency) {
+    match (name, sources, missing, default, tiers, mode, on_error, shadow, idempotency, headers) {
         (
             Some(name),
             Some(sources),
@@ -172,6 +177,7 @@ fn rule(
             Some(on_error),
             Some(shadow),
             Some(idempotency),
+            Some(headers),
         ) => Some(Rule {
             name,
             sources,
@@ -185,6 +191,7 @@ fn rule(
             on_error,
             shadow,
             idempotency,
+            headers,
         }),
         _ => None,
     }

@@ -1,7 +1,7 @@
 //! From an outcome to status, headers and body.
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::answer::{Answer, Grpc, GrpcStatus, Outcome, Refusal, added, answer};
+use weir::answer::{Answer, Grpc, GrpcStatus, Outcome, Refusal, added, answer, answer_among, is_refused_behind};
 use weir::bucket::{Acquired, Lent, Share, Standing, Used, runs};
 use weir::clock::Ms;
 use weir::limiter::Failure;
@@ -217,17 +217,33 @@ fn jitter_is_added_upward_and_at_most_its_part_of_the_wait() {
         for _ in 0..rounds(2_000) {
             let wait = 1 + random.next() % random.pick(&[10, 10_000, 1_000_000, 1 << 53]);
             let told = retry_after(&policy, wait, random.next());
-            let most = (wait + wait * thousandths / 1000).div_ceil(1000);
+            let most = wait.div_ceil(1000) + wait * thousandths / 1_000_000;
             assert!((wait.div_ceil(1000)..=most).contains(&told), "{wait} {told} {most}");
         }
     }
     // Both ends are reached: 100 s and a tenth of them.
     let policy = with(r#""body": "{retry_after}""#);
     assert_eq!(retry_after(&policy, 100_000, 0), 100);
-    assert_eq!(retry_after(&policy, 100_000, 1), 101);
+    assert_eq!(retry_after(&policy, 100_000, 999), 100);
+    assert_eq!(retry_after(&policy, 100_000, 1000), 101);
     assert_eq!(retry_after(&policy, 100_000, 10_000), 110);
     assert_eq!(retry_after(&policy, 100_000, 10_001), 100);
-    assert_eq!(retry_after(&policy, u64::MAX, u64::MAX), u64::MAX / 1000 + 1);
+    assert_eq!(retry_after(&policy, u64::MAX, 0), u64::MAX / 1000 + 1);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn jitter_of_less_than_a_second_lengthens_no_wait() {
+    let policy = with(r#""body": "{retry_after}""#);
+    for random in (0..2_000).chain([u64::MAX]) {
+        // 60/m and 6/m, just refused, and the next moment: a tenth of them is no second.
+        for (wait, seconds) in [(1000, 1), (950, 1), (9_999, 10), (9_001, 10), (9_000, 9)] {
+            assert_eq!(retry_after(&policy, wait, random), seconds, "{wait} {random}");
+        }
+    }
+    // A tenth of 10 s is a second, for the one in a thousand to whom chance gives all of it.
+    let told: Vec<u64> = (0..2_002).map(|random| retry_after(&policy, 10_000, random)).collect();
+    assert_eq!(told.iter().filter(|told| **told == 11).count(), 2);
+    assert!(told.iter().all(|told| [10, 11].contains(told)));
 }
 
 #[wasm_bindgen_test(unsupported = test)]
@@ -295,6 +311,67 @@ fn families_are_sent_as_listed_and_twice_is_once() {
     assert_eq!(names(r#"["x-ratelimit"]"#), x);
     assert_eq!(names(r#"["ratelimit"]"#), draft);
     assert_eq!(names(r#"["ratelimit", "x-ratelimit", "ratelimit"]"#), [&x[..], &draft].concat());
+}
+
+/// Two rules, of which clients are told so much.
+fn two_rules(first_is_told: bool, second_is_told: bool) -> Policy {
+    let mut two = with(BOTH);
+    two.rules.push(two.rules[0].clone());
+    two.rules[1].name = "second".to_owned();
+    (two.rules[0].headers, two.rules[1].headers) = (first_is_told, second_is_told);
+    two
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn all_limits_that_are_told_stand_in_the_policy_of_the_draft_the_decisive_one_first() {
+    let others = [(1, limit(25, 1, 25)), (0, limit(1000, 3600, 500))];
+    let quota = |told: [bool; 2], outcome: &Outcome| {
+        let headers = match answer_among(&two_rules(told[0], told[1]), outcome, &others, UNIX, 0) {
+            Answer::Pass(headers) => headers,
+            Answer::Refuse(refusal) => refusal.headers,
+        };
+        ["ratelimit-policy", "ratelimit", "x-ratelimit-limit"].map(|name| header(&headers, name).map(str::to_owned))
+    };
+    let left = Some(r#""per-key";r=41;t=1"#.to_owned());
+    let told = |text: &str| Some(text.to_owned());
+    let all = r#""per-key";q=60;w=60;weir-burst=90, "second";q=25;w=1, "per-key";q=1000;w=3600;weir-burst=500"#;
+    assert_eq!(quota([true, true], &granted(41, 49_000)), [told(all), left.clone(), told("90")]);
+    let without = r#""per-key";q=60;w=60;weir-burst=90, "per-key";q=1000;w=3600;weir-burst=500"#;
+    assert_eq!(quota([true, false], &granted(41, 49_000)), [told(without), left, told("90")]);
+    // Where the decisive rule is not told, no other is in its place.
+    assert_eq!(quota([false, true], &granted(41, 49_000)), [None, None, None]);
+    assert_eq!(quota([true, true], &refused(900, 60_000))[0], told(all));
+    assert_eq!(quota([false, true], &refused(900, 60_000)), [None, None, None]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_refusal_of_a_rule_that_is_not_told_still_says_when_to_come_back() {
+    let refusal = refusal(&two_rules(false, true), &refused(900, 60_000), 0);
+    assert_eq!(refusal.headers, headers(&[("content-type", "application/json"), ("retry-after", "1")]));
+    assert_eq!(refusal.body, r#"{"error":"rate_limited","rule":"per-key","retry_after":1}"#);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn what_is_refused_behind_is_told_by_whoever_refused_it() {
+    type Headers = &'static [(&'static str, &'static str)];
+    let table: [(Headers, bool, bool); 8] = [
+        (&[(":status", "429")], false, true),
+        (&[(":status", "503")], true, true),
+        (&[(":status", "200")], false, false),
+        (&[(":status", "500")], false, false),
+        (&[(":status", "200"), ("grpc-status", "8")], true, true),
+        (&[(":status", "200"), ("grpc-status", "14")], true, true),
+        (&[(":status", "200"), ("grpc-status", "0")], true, false),
+        // A body follows, so it is no refusal of gRPC, and nothing more is read.
+        (&[(":status", "200"), ("grpc-status", "8")], false, false),
+    ];
+    for (headers, ends, wanted) in table {
+        let sent = |name: &str| {
+            assert!(ends || name == ":status", "{name} is read");
+            headers.iter().find(|(other, _)| *other == name).map(|(_, value)| value.as_bytes().to_vec())
+        };
+        assert_eq!(is_refused_behind(&sent, ends), wanted, "{headers:?}");
+    }
 }
 
 #[wasm_bindgen_test(unsupported = test)]

@@ -853,7 +853,7 @@ fn what_is_spent_first_is_settled_at_each_interval() {
     assert_eq!(other.comes(0, "a", 30), ["wake"]);
     assert_eq!(other.woken(0), NOTHING);
     assert_eq!(one.answers(0, 0, 20, NOTHING_LENT, &[]), ["others 2", "a 200 11", "a 200 10"]);
-    assert_eq!(other.woken(0), ["a 429 10 in 1"]);
+    assert_eq!(other.woken(0), ["a 429 10 in 2"]);
     for (name, cost, left) in [("b", 5, 5), ("c", 4, 1)] {
         assert_eq!(one.comes(0, name, cost), [format!("{name} 200 {left}")]);
     }
@@ -904,15 +904,16 @@ fn a_debt_is_told_whole_again_after_a_script_that_redis_does_not_know() {
 #[wasm_bindgen_test(unsupported = test)]
 fn a_debt_is_not_told_for_a_second_to_a_key_that_is_no_bucket() {
     let [mut worker] = workers(&policy_of(&[ASYNC]));
+    worker.knows_of(0, 20);
     worker.comes(0, "a", 2);
-    assert_eq!(worker.tick(100), ["call 0 r x.x want 0 debt 2"]);
-    let body = format!(r#"{{"EVALSHA":[{},"WEIR the key holds no token bucket"]}}"#, worker.calls[0].number);
-    worker.ends(101, 0, HttpEnd::Answer { status: 200, body: body.as_bytes() });
+    assert_eq!(worker.tick(100), ["call 1 r x.x want 0 debt 2"]);
+    let body = format!(r#"{{"EVALSHA":[{},"WEIR the key holds no token bucket"]}}"#, worker.calls[1].number);
+    worker.ends(101, 1, HttpEnd::Answer { status: 200, body: body.as_bytes() });
     assert_eq!(worker.comes(110, "b", 3), ["b 200 17"]);
     for ms in (111..1210).step_by(33) {
         assert_eq!(worker.tick(ms), NOTHING, "{ms}");
     }
-    assert_eq!(worker.tick(1300), ["call 1 r x.x want 0 debt 3"]);
+    assert_eq!(worker.tick(1300), ["call 2 r x.x want 0 debt 3"]);
 }
 
 #[wasm_bindgen_test(unsupported = test)]
@@ -973,6 +974,24 @@ fn a_repeated_request_passes_free_eight_times() {
     assert_eq!(sends(0, 3, "x", ""), "a 200 55");
     // It is known for as long as was said, from when it was charged.
     assert_eq!([sends(0, 10_001, "x", "k"), sends(1, 10_002, "x", "k")], ["a 200", "a 200 59"]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn what_a_cheap_request_has_paid_lets_no_dear_one_pass() {
+    let mut policy = policy_of(&[r#""name": "r", "limits": "60/m", "mode": "local""#]);
+    policy.rules[0].idempotency = Some(Idempotency { header: "idempotency-key".to_owned(), keep: Ms(10_000) });
+    let [mut worker] = workers(&policy);
+    let mut sends = |path: &str| {
+        let sent = Sent::to("GET", path, &[("x", "x"), ("idempotency-key", "k")]);
+        let Decision::Ask(asks, _) = decide(&worker.plan.policy, &sent) else { panic!("a limit applies") };
+        let plan = worker.plan.clone();
+        let (arrival, _) = worker.flow.arrive(&plan, asks, vec![], "a", at(0));
+        let Arrival::Decided(verdict) = arrival else { panic!("it waits") };
+        worker.tell(vec![Step::Finish("a", verdict)]).join(", ")
+    };
+    // Each is charged once, and repeats only itself.
+    assert_eq!([sends("/preview"), sends("/export"), sends("/other")], ["a 200 59", "a 200 58", "a 200 57"]);
+    assert_eq!([sends("/export"), sends("/preview"), sends("/./other")], ["a 200"; 3]);
 }
 
 #[wasm_bindgen_test(unsupported = test)]

@@ -4,6 +4,10 @@
 //! time is made up, and chance comes from a seed.
 
 mod made;
+// What the script keeps, in plain Rust.
+#[expect(dead_code, reason = "the simulator uses more of it")]
+#[path = "../sim/src/root.rs"]
+mod root;
 
 mod addresses;
 mod answers;
@@ -26,5 +30,6 @@ mod spellings;
 mod tenants;
 mod tops;
 mod tries;
+mod waits;
 mod webdis;
 mod wire;

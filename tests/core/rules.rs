@@ -217,7 +217,42 @@ fn all_limits_of_a_list_hold() {
     let names: std::collections::BTreeSet<_> =
         asks.iter().filter_map(|ask| ask.repeat.as_ref()).map(|repeat| &repeat.key).collect();
     assert_eq!(names.len(), 3, "{names:?}");
-    assert_eq!(sent.read(), ["x-user", "x-once"]);
+    // What a repetition has to be the same in is read only of a request that may be one.
+    assert_eq!(sent.read(), ["x-user", "x-once", ":path", ":method"]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_repetition_is_the_same_in_class_cost_method_and_path() {
+    let rule = r#", "idempotency": {"header": "x-once"}"#;
+    let classes = r#", "classes": [
+        {"class": "report", "match": {"methods": ["POST"], "path": "/v1/reports/{id}/export"}, "cost": 10},
+        {"class": "report", "match": {"headers": {"x-large": {"present": true}}}, "cost": 5},
+        {"class": "other", "match": {"headers": {"x-other": {"present": true}}}},
+        {"class": "report", "match": {"path": "/v1/**"}}], "paths": {"malformed": "default"}"#;
+    let policy = policy_of(USER, r#""60/m""#, rule, classes);
+    let key = |method: &str, path: &str, more: &[(&str, &str)]| {
+        let sent = Sent::to(method, path, &[&[("x-user", "joe"), ("x-once", "1")], more].concat());
+        let Ruling::Ask(asks) = judge(&policy, &sent).ruling else { panic!("a limit applies") };
+        asks[0].repeat.as_ref().map(|repeat| repeat.key.clone())
+    };
+    let one = key("GET", "/v1/reports/7", &[]);
+    assert!(one.is_some());
+    // Another spelling of the same, and another query.
+    assert_eq!(key("GET", "//v1/./reports/%37?x=1", &[]), one);
+    let others = [
+        key("POST", "/v1/reports/7/export", &[]),
+        key("GET", "/v1/reports/7/export", &[]),
+        key("GET", "/v1/reports/8", &[]),
+        key("POST", "/v1/reports/7", &[]),
+        key("GET", "/v1/reports/7", &[("x-large", "")]),
+        key("GET", "/v1/reports/7", &[("x-other", "")]),
+        key("GET 7", "/v1/reports/7", &[]),
+        one,
+    ];
+    let distinct: std::collections::BTreeSet<_> = others.iter().flatten().collect();
+    assert_eq!(distinct.len(), 8, "{others:?}");
+    // What has no normal form is always charged.
+    assert_eq!(key("GET", "/v1/%zz", &[]), None);
 }
 
 #[wasm_bindgen_test(unsupported = test)]

@@ -59,6 +59,20 @@ fn no_header_is_ever_doubled() {
 }
 
 #[test]
+fn a_response_that_was_refused_behind_keeps_its_own_headers() {
+    let upstream_headers: &[_] = &[(":status", "429"), ("retry-after", "7"), ("x-ratelimit-remaining", "0")];
+    for word in ["keep", "replace"] {
+        let policy = patterns().replace(r#""upstream_headers":"keep""#, &format!(r#""upstream_headers":"{word}""#));
+        let rig = start(&policy, Options { upstream_headers, ..Options::default() });
+        let answer = Client::new(rig.envoys[0].port()).send(&of("acme")).unwrap();
+        assert_eq!((answer.status, answer.header("retry-after")), (429, Some("7")), "{word}");
+        let told = OURS.map(|name| values(&answer, name));
+        assert_eq!(told, [vec![], vec!["0"], vec![], vec![], vec![]], "{word}: of either family");
+        rig.assert_no_errors_logged();
+    }
+}
+
+#[test]
 fn a_refused_head_has_the_headers_and_no_body() {
     let rig = start(&patterns(), Options::default());
     let mut client = Client::new(rig.envoys[0].port());

@@ -209,7 +209,7 @@ fn what_a_filter_behind_has_told_in_the_debug_header_stays() {
     let line = |rule: &str, outcome: &str, left: u64| {
         format!(
             "rule={rule} class=default tier=default outcome={outcome} source=local remaining={left} \
-             key={rule}:{{constant.all}}:{rule}:default:86400000:t2"
+             key={rule}:{{constant.all}}:{rule}:default:86400000:t3"
         )
     };
     let told =

@@ -113,6 +113,38 @@ fn every_row_of_the_table_holds() {
 }
 
 #[test]
+fn a_response_that_was_refused_behind_keeps_its_own_headers() {
+    let both = json!({"headers": ["x-ratelimit", "ratelimit"]});
+    let behind = [
+        (
+            &[(":status", "429"), ("retry-after", "7"), ("x-ratelimit-remaining", "0")][..],
+            false,
+            "429 | retry-after: 7 | x-ratelimit-remaining: 0 | hello",
+        ),
+        (&[(":status", "503"), ("retry-after", "7")], false, "503 | retry-after: 7 | hello"),
+        (&[(":status", "200"), ("grpc-status", "8")], true, "200 | grpc-status: 8 | "),
+        (
+            &[(":status", "204")],
+            true,
+            "204 | x-ratelimit-limit: 60 | x-ratelimit-remaining: 59 | x-ratelimit-reset: 1700000001 | ratelimit-policy: \"per-user\";q=60;w=60 | ratelimit: \"per-user\";r=59;t=1 | ",
+        ),
+    ];
+    for word in ["replace", "keep"] {
+        let mut response = both.clone();
+        response["upstream_headers"] = json!(word);
+        for (upstream, ends, sees) in behind {
+            with_policy(&[("/response", response.clone())], |proxy, root| {
+                let stream = proxy.get(root, "u1");
+                proxy.run();
+                proxy.answer(grants(59, &[1]));
+                proxy.serve_with(stream, upstream, ends);
+                assert_eq!(proxy.sees(stream), sees, "{word}");
+            });
+        }
+    }
+}
+
+#[test]
 fn a_request_before_any_good_policy_is_answered_with_503() {
     in_vm(|proxy| {
         let root = proxy.root_without_policy();

@@ -206,14 +206,19 @@ impl Proxy {
     /// The service behind answers a request that has passed.
     pub fn serve(&self, stream: u32) {
         assert_eq!(self.phase(stream), Phase::Passed);
-        let upstream = [(":status", "200"), ("server", "upstream"), ("x-ratelimit-limit", "7")];
+        self.serve_with(stream, &[(":status", "200"), ("server", "upstream"), ("x-ratelimit-limit", "7")], false);
+    }
+
+    /// The same with these headers; `ends` where they are all of it, as with a refusal of gRPC.
+    pub fn serve_with(&self, stream: u32, upstream: &[(&str, &str)], ends: bool) {
+        assert_eq!(self.phase(stream), Phase::Passed);
         fake(|host| {
             let stream = host.streams.get_mut(&stream).expect("a stream");
             stream.response =
                 upstream.iter().map(|(name, value)| (name.to_string(), value.as_bytes().into())).collect();
-            stream.body = "hello".to_owned();
+            stream.body = if ends { String::new() } else { "hello".to_owned() };
         });
-        enter(stream, || abi::proxy_on_response_headers(stream, upstream.len(), false));
+        enter(stream, || abi::proxy_on_response_headers(stream, upstream.len(), ends));
         end(stream, Phase::Served);
     }
 

@@ -212,6 +212,7 @@ impl Asker<'_> {
             source: self.source(rule, &tenant),
             mode: mode(rule.mode),
             is_shadow: rule.shadow,
+            is_untold: !rule.headers,
             ..RuleSeen::default()
         };
         let Identity::Tenant(tenant) = &tenant else {
@@ -384,7 +385,9 @@ impl Asker<'_> {
         let jitter = self.policy.response.retry_after_jitter;
         if jitter > 0 && matches!(judge(self.policy, self.given).ruling, Ruling::Ask(_)) {
             let percent = f64::from(jitter) / 10.0;
-            notes.push(format!("retry-after of a limited request is longer by up to {percent} %, at random"));
+            notes.push(format!(
+                "retry-after of a limited request is longer at random by up to {percent} %, in whole seconds"
+            ));
         }
         if reads_chain && self.given.has("x-forwarded-for") {
             notes.push("x-forwarded-for is taken as the module sees it, after the host has added to it".to_owned());

@@ -47,6 +47,8 @@ pub struct RuleSeen {
     pub on_error: Option<String>,
     pub idempotency: Option<String>,
     pub is_shadow: bool,
+    /// Clients are not told how its buckets stand.
+    pub is_untold: bool,
     /// What the rule says where it asks for no tokens.
     pub result: String,
 }
@@ -211,6 +213,9 @@ impl RuleSeen {
         if let Some(idempotency) = &self.idempotency {
             rows.row("idempotency", &visible(idempotency));
         }
+        if self.is_untold {
+            rows.row("headers", "false: clients are not told how it stands");
+        }
     }
 
     fn json(&self) -> Tree {
@@ -244,6 +249,7 @@ impl RuleSeen {
             ("mode", text(&self.mode)),
             ("on_error", maybe(self.on_error.as_deref())),
             ("idempotency", maybe(self.idempotency.as_deref())),
+            ("headers", Tree::Bool(!self.is_untold)),
         ])
     }
 }

@@ -170,15 +170,20 @@ impl Peer {
 }
 
 fn upstream_listener(port: &ReservedPort, headers: &[(&str, &str)]) -> Value {
-    let headers: Vec<Value> =
-        headers.iter().map(|(name, value)| json!({"header": {"key": name, "value": value}})).collect();
+    let status = headers.iter().find(|(name, _)| *name == ":status");
+    let status: u16 = status.map_or(200, |(_, status)| status.parse().expect("a status"));
+    let headers: Vec<Value> = headers
+        .iter()
+        .filter(|(name, _)| *name != ":status")
+        .map(|(name, value)| json!({"header": {"key": name, "value": value}}))
+        .collect();
     listener(
         "upstream",
         port,
         &[],
         json!({
             "match": {"prefix": "/"},
-            "direct_response": {"status": 200, "body": {"inline_string": "ok"}},
+            "direct_response": {"status": status, "body": {"inline_string": "ok"}},
             "response_headers_to_add": headers,
         }),
     )

@@ -261,7 +261,7 @@ static RESPONSE: Object = object(
             "retry_after_jitter",
             Tenths(0, 10),
             Default("0.1"),
-            "Retry-After is longer by at most this part, at random.",
+            "Retry-After is longer at random, by whole seconds up to this part of the wait.",
         ),
     ],
 );

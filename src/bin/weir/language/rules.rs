@@ -98,6 +98,12 @@ pub static RULE: Object = Object {
             Optional("each takes"),
             "A request that is sent again takes nothing again.",
         ),
+        field(
+            "headers",
+            Boolean,
+            Default("true"),
+            "Whether the families of `response.headers` tell its buckets; Retry-After is told in any case.",
+        ),
     ],
     cases: &[
         Case { field: "mode", is: r#""exact""#, by_default: false, needs: &[], refuses: &["lease", "sync_interval"] },
