@@ -112,9 +112,10 @@ impl World {
         // goes on from there.
         let time = self.time.max(self.clock);
         let was_set_back = self.time > self.clock + 1000;
-        let spent = self.callers.iter_mut().flat_map(|caller| {
-            caller.spend(random, self.time, if was_set_back { self.time } else { time })
-        });
+        let spent = self
+            .callers
+            .iter_mut()
+            .flat_map(|caller| caller.spend(random, self.time, if was_set_back { self.time } else { time }));
         self.spent.extend(spent.map(|(time, tokens)| (time + self.shift, tokens)));
         self.spent.sort_unstable();
         if was_set_back {
