@@ -84,6 +84,11 @@ impl Ask {
         Scope { rule: Some(self.rule), class: Some(self.class), tier: Some(self.tier) }
     }
 
+    /// Whether the limiter decides: in other modes the proxy has its own bucket, or spends first.
+    pub fn asks_limiter(&self) -> bool {
+        matches!(self.mode, Mode::Exact | Mode::Lease(_))
+    }
+
     /// On which terms tokens are held.
     pub fn terms(&self) -> Terms {
         match self.mode {

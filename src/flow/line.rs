@@ -24,6 +24,12 @@ const MOST_WATCHED: usize = 16_384;
 /// In one tick no more than so many buckets are looked after, so that it stays short.
 const MOST_ATTENDED: usize = 256;
 
+/// How long a key is left alone that holds something else.
+const LEFT_ALONE: Ms = Ms(1000);
+
+/// So many such keys are kept in mind.
+const MOST_BAD_KEYS: usize = 256;
+
 /// Scripts count in doubles, which hold 53 bits of a number.
 const NOT_EXACT_BITS: u32 = 11;
 
@@ -394,7 +400,13 @@ impl<S> Flow<S> {
         now: Now,
         steps: &mut Vec<Step<S>>,
     ) {
-        if !call.late {
+        if failure == Failure::BadKey {
+            self.leave_alone(&call.line.key, now);
+            if !call.late {
+                // The limiter is well.
+                plan.call_succeeded(self.store.as_ref());
+            }
+        } else if !call.late {
             let random = self.random();
             plan.call_failed(self.store.as_ref(), now.mono, random);
         }
@@ -407,6 +419,23 @@ impl<S> Flow<S> {
             self.told(*ticket, &ask.key, State::Failed(failure));
             self.go_on(*ticket, patience, now, steps);
         }
+    }
+
+    /// A key holds something that is no bucket, and is not asked for a while.
+    fn leave_alone(&mut self, key: &Rc<str>, now: Now) {
+        if self.bad_keys.len() >= MOST_BAD_KEYS {
+            self.bad_keys.retain(|_, until| now.mono < *until);
+        }
+        // Where there are more, those are asked each time.
+        if self.bad_keys.len() < MOST_BAD_KEYS {
+            self.bad_keys.insert(key.clone(), now.mono + LEFT_ALONE);
+        }
+    }
+
+    /// Whether a key is left alone, since it held something that is no bucket.
+    pub(super) fn is_left_alone(&self, key: &str, now: Now) -> bool {
+        // An end that is further away was set by a clock that was set back since.
+        self.bad_keys.get(key).is_some_and(|until| now.mono < *until && *until - now.mono <= LEFT_ALONE)
     }
 
     /// The one call about a lease is over. Gives how long the limiter is not asked for what it has denied.
@@ -521,6 +550,7 @@ impl<S> Flow<S> {
                 return;
             };
             self.watches.remove(&(at, id.clone()));
+            let is_left_alone = self.is_left_alone(&id.key, now);
             let Some(line) = self.lines.get_mut(&id) else {
                 continue;
             };
@@ -529,7 +559,7 @@ impl<S> Flow<S> {
             let due = if plan.is_retired() { None } else { plan.due(self.store.as_ref(), &ask, now.mono) };
             match due {
                 // The limiter is left alone; what is to be settled is settled later.
-                Some(Due::Now) if plan.is_open() => {
+                Some(Due::Now) if plan.is_open() || is_left_alone => {
                     self.look_after(&plan, &ask, Due::LookIn(Ms(1000)), now, steps);
                 }
                 Some(Due::Now) => line.wish = Some(Wish::GiveBack),

@@ -166,6 +166,8 @@ pub struct Flow<S> {
     others_call: Vec<LineId>,
     /// Lines to look after, and when.
     watches: BTreeSet<(Ms, LineId)>,
+    /// Keys that hold something else than a bucket, and until when they are left alone.
+    bad_keys: BTreeMap<Rc<str>, Ms>,
     woken: bool,
     next: u64,
     random: u64,
@@ -226,6 +228,7 @@ impl<S> Flow<S> {
             ready: Vec::new(),
             others_call: Vec::new(),
             watches: BTreeSet::new(),
+            bad_keys: BTreeMap::new(),
             woken: false,
             next: 0,
             random: seed,
@@ -355,6 +358,9 @@ impl<S> Flow<S> {
                 State::Failed(failure) => Taken::Failed(failure),
                 State::InLine if patience == Patience::Fails => continue,
                 State::InLine => Taken::Failed(Failure::Timeout),
+                State::Open | State::Missing if want.ask.asks_limiter() && self.is_left_alone(&want.ask.key, now) => {
+                    Taken::Failed(Failure::BadKey)
+                }
                 State::Open | State::Missing => {
                     let random = self.random();
                     plan.take(self.store.as_ref(), &want.ask, now.mono, random)

@@ -41,6 +41,7 @@ thread_local! {
         queue: None,
         waker: None,
         warned: None,
+        warned_of_key: None,
     });
 }
 
@@ -60,6 +61,7 @@ struct Vm {
     /// The root that the queue wakes.
     waker: Option<u32>,
     warned: Option<Ms>,
+    warned_of_key: Option<Ms>,
 }
 
 /// A call that is out.
@@ -133,8 +135,12 @@ pub(super) fn arrive(plan: &Rc<Plan>, asks: Vec<Ask>, marks: Vec<Mark>, stream: 
 pub(super) fn count(plan: &Rc<Plan>, record: &Record, now: Option<Now>) {
     plan.watch(record);
     let degraded = meters(plan).and_then(|meters| meters.decided(&plan.policy, record, now.map(|now| now.mono)));
-    if let (Some(failure), Some(now)) = (degraded, now) {
-        warn(failure, now);
+    let (Some(failure), Some(now)) = (degraded, now) else {
+        return;
+    };
+    match record.marks.iter().find(|mark| mark.degraded == Some(Failure::BadKey)) {
+        Some(mark) => warn_of_key(plan, mark, now),
+        None => warn(failure, now),
     }
 }
 
@@ -285,16 +291,29 @@ pub(super) fn since(then: Option<Duration>) -> Option<Duration> {
 
 /// Says now and then that the limiter fails, and how; never a line a request.
 fn warn(failure: Failure, now: Now) {
-    let due = with(|vm| {
-        let due = vm.warned.is_none_or(|last| now.mono - last >= BETWEEN_WARNINGS);
-        if due {
-            vm.warned = Some(now.mono);
-        }
-        due
-    });
-    if due {
+    if with(|vm| is_due(&mut vm.warned, now)) {
         log::warn!("weir: the limiter failed ({}): on_error decides", failure.name());
     }
+}
+
+/// Says now and then of which rule and entry a key holds something else, and not whose it is.
+fn warn_of_key(plan: &Plan, mark: &Mark, now: Now) {
+    if with(|vm| is_due(&mut vm.warned_of_key, now)) {
+        let [rule, class, tier] = mark.scope.names(&plan.policy);
+        log::warn!(
+            "weir: a Redis key of rule {rule}, class {class}, tier {tier} holds something that weir did not write: \
+             on_error decides for that tenant; find the key by the debug header and delete it"
+        );
+    }
+}
+
+/// Whether it is time for a warning, which is noted then.
+fn is_due(warned: &mut Option<Ms>, now: Now) -> bool {
+    let due = warned.is_none_or(|last| now.mono - last >= BETWEEN_WARNINGS);
+    if due {
+        *warned = Some(now.mono);
+    }
+    due
 }
 
 fn now() -> Now {

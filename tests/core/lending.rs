@@ -884,6 +884,20 @@ fn a_debt_is_told_whole_again_after_a_script_that_redis_does_not_know() {
 }
 
 #[wasm_bindgen_test(unsupported = test)]
+fn a_debt_is_not_told_for_a_second_to_a_key_that_is_no_bucket() {
+    let [mut worker] = workers(&policy_of(&[ASYNC]));
+    worker.comes(0, "a", 2);
+    assert_eq!(worker.tick(100), ["call 0 r x.x want 0 debt 2"]);
+    let body = format!(r#"{{"EVALSHA":[{},"WEIR the key holds no token bucket"]}}"#, worker.calls[0].number);
+    worker.ends(101, 0, HttpEnd::Answer { status: 200, body: body.as_bytes() });
+    assert_eq!(worker.comes(110, "b", 3), ["b 200 17"]);
+    for ms in (111..1210).step_by(33) {
+        assert_eq!(worker.tick(ms), NOTHING, "{ms}");
+    }
+    assert_eq!(worker.tick(1300), ["call 1 r x.x want 0 debt 3"]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
 fn a_debt_that_could_not_be_told_is_told_again_unless_it_may_have_been_heard() {
     for (end, again) in [(HttpEnd::NotStarted(Failure::Unreachable), Some(2)), (HttpEnd::NoAnswer, None)] {
         let [mut worker] = workers(&policy_of(&[ASYNC]));

@@ -6,9 +6,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_stack::{Client, Request};
+use weir_stack::{Client, Request, burst};
 
-use crate::rig::{Limiter, Options, Rig, of, policy};
+use crate::rig::{Limiter, Options, Rig, answers, of, policy};
 
 /// A bound on hanging: the timeout, a tick, and a busy machine.
 const LONGEST: Duration = Duration::from_millis(2000);
@@ -184,4 +184,52 @@ fn a_slow_limiter_decides_where_it_is_in_time_and_never_makes_a_request_wait_lon
         }
         rig.assert_no_errors_logged();
     }
+}
+
+/// How long a call lasts that nobody answers, with a timeout of 100 ms; and a little more.
+const CALL: Duration = Duration::from_millis(1200);
+
+/// Tenants who ask for what they have used up, in each stall.
+const EMPTY: usize = 32;
+
+/// Webdis gives the reply of a call whose connection is closed to whichever connection has the number of its socket then.
+#[test]
+fn after_a_stall_of_redis_no_empty_bucket_admits_by_another_tenants_reply() {
+    let limited = policy("7/h", "100ms", "deny")
+        .replace(r#""timeout": "100ms""#, r#""timeout": "100ms", "breaker": {"failures": 100000}"#);
+    let mut rig = Rig::start(&limited, Options::default());
+    let [ours, others] = rig.ports()[..] else { panic!("two Envoys") };
+    // Until replies have gone astray, which is a matter of luck.
+    let (fewest, most) = if is_long() { (16, 60) } else { (4, 30) };
+    let (mut stalls, mut refused, mut failed, mut misdelivered) = (0, 0, 0, 0);
+    while stalls < fewest || (misdelivered == 0 && stalls < most) {
+        let stall = stalls;
+        let empty: Vec<Request> = (0..EMPTY).map(|number| of(&format!("empty {stall} {number}"))).collect();
+        for _ in 0..7 {
+            let taken = answers(burst(&[others], 8, &empty));
+            assert!(taken.iter().all(|answer| answer.status == 200), "{taken:?}");
+        }
+        let fresh: Vec<Request> = (0..32).map(|number| of(&format!("fresh {stall} {number}"))).collect();
+        rig.redis.stop();
+        let since = Instant::now();
+        let waited = answers(burst(&[ours], fresh.len(), &fresh));
+        assert!(waited.iter().all(|answer| answer.status == 503), "{waited:?}");
+        thread::sleep(CALL.saturating_sub(since.elapsed()));
+        let seen = thread::scope(|scope| {
+            let asking = scope.spawn(|| answers(burst(&[ours], empty.len(), &empty)));
+            thread::sleep(Duration::from_millis(40));
+            rig.redis.cont();
+            asking.join().unwrap()
+        });
+        refused += seen.iter().filter(|answer| answer.status == 429).count();
+        failed += seen.iter().filter(|answer| answer.status == 503).count();
+        let statuses: Vec<u16> = seen.iter().map(|answer| answer.status).collect();
+        assert!(!statuses.contains(&200), "stall {stall}: an empty bucket has admitted: {statuses:?}");
+        misdelivered = rig.counted("limiter_calls.main.misdelivered");
+        stalls += 1;
+    }
+    println!("    {stalls} stalls: {refused} refused, {failed} failed, {misdelivered} replies were another call's");
+    assert_eq!(refused + failed, EMPTY * stalls, "each is answered, and as the policy says");
+    assert!(misdelivered > 0, "no reply went astray, so this has shown nothing");
+    rig.assert_no_errors_logged();
 }

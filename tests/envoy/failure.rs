@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use weir::limiter::script::TOKEN_BUCKET;
 use weir_stack::{Client, Outcome, Response, burst};
 
 use crate::rig::{CONNECTIONS, Limiter, Options, Rig, answers, count, of, policy};
@@ -82,6 +83,31 @@ fn an_endless_reply_is_a_failure() {
 fn an_error_of_redis_in_a_200_is_a_failure() {
     let body = r#"{"EVALSHA":[false,"OOM command not allowed when used memory > 'maxmemory'."]}"#;
     assert_failure(Limiter::Answering(200, body), "webdis", "redis");
+}
+
+#[test]
+fn a_key_that_is_no_bucket_degrades_its_tenant_and_nobody_else() {
+    let rig = Rig::start(&policy("1000/d", "500ms", "deny"), one_envoy(Limiter::Webdis));
+    let mut redis = rig.redis.operator().unwrap();
+    let key = format!("rl:{{user.bob}}:per-user:default:86400000:{}", TOKEN_BUCKET.format);
+    redis::cmd("LPUSH").arg(&key).arg("x").exec(&mut redis).unwrap();
+    let mut bad = 0;
+    for round in 0..20 {
+        let others: Vec<_> = (0..8).map(|number| of(&format!("tenant {round} {number}"))).collect();
+        let others = rig.send(&others);
+        assert_eq!(count(&others, 200), 8, "round {round}: {others:?}");
+        let of_bob = rig.send(&vec![of("bob"); 8]);
+        of_bob.iter().for_each(assert_unavailable);
+        bad += of_bob.len() as u64;
+    }
+    assert_eq!((rig.counted("degraded_decisions.per-user.bad_key"), rig.degraded()), (bad, bad));
+    // Each worker has asked in vain once a second; those who waited for that share the call.
+    let asked = rig.counted("limiter_calls.main.bad_key");
+    assert!((1..=40).contains(&asked), "{asked} calls");
+    redis::cmd("DEL").arg(&key).exec(&mut redis).unwrap();
+    std::thread::sleep(Duration::from_millis(1100));
+    assert_eq!(count(&rig.send(&vec![of("bob"); 8]), 200), 8, "it is over a second after the key is gone");
+    rig.assert_no_errors_logged();
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::fake::Phase;
+use crate::fake::{Call, Phase};
 use crate::policy::{NOSCRIPT, UNAVAILABLE, UNTOUCHED, grants_by, passed};
 use crate::proxy::{Proxy, START_MS, with_policy};
 
@@ -48,6 +48,9 @@ pub const ROWS: &[Row] = &[
     Row { name: "limited twice",                cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3540000,1000,0,0,0,0,2,1]}"#), reason: "unreadable", calls: 1 },
     Row { name: "a fraction",                   cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[3540000.5,1000,0,0,0,0,0,1]}"#), reason: "unreadable", calls: 1 },
     Row { name: "an oversized body",            cluster: "webdis",   then: |proxy| proxy.answer(vec![b' '; 4097]),        reason: "oversized",       calls: 1 },
+    Row { name: "another call's reply",         cluster: "webdis",   then: |proxy| proxy.misdeliver(&proxy.call(), "200", MISDELIVERED), reason: "misdelivered", calls: 1 },
+    Row { name: "another call's error",         cluster: "webdis",   then: |proxy| proxy.answer(NOSCRIPT_BY_TEXT),        reason: "misdelivered",    calls: 1 },
+    Row { name: "a key that is no bucket",      cluster: "webdis",   then: |proxy| finds_no_bucket(proxy, &proxy.call()), reason: "bad_key",         calls: 1 },
     Row { name: "Redis is read-only",           cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[false,"READONLY You can't write against a read only replica."]}"#), reason: "redis", calls: 1 },
     Row { name: "Redis is loading",             cluster: "webdis",   then: |proxy| proxy.answer(r#"{"EVALSHA":[false,"LOADING Redis is loading the dataset in memory"]}"#), reason: "redis", calls: 1 },
     Row { name: "no script, even by its text",  cluster: "webdis",   then: |proxy| { proxy.answer(NOSCRIPT); proxy.answer(NOSCRIPT_BY_TEXT) }, reason: "redis", calls: 2 },
@@ -56,6 +59,16 @@ pub const ROWS: &[Row] = &[
     Row { name: "an unknown cluster",           cluster: "nowhere",  then: |_| {},                                        reason: "unknown_cluster", calls: 0 },
     Row { name: "a cluster without hosts",      cluster: "no-hosts", then: |_| {},                                        reason: "unreachable",     calls: 0 },
 ];
+
+/// It fits, but for its number.
+const MISDELIVERED: &str = r#"{"EVALSHA":[4242,3540000,1000,0,0,0,0,0,1]}"#;
+
+/// The script answers that the key holds something else.
+fn finds_no_bucket(proxy: &Proxy, call: &Call) {
+    let body = format!(r#"{{"EVALSHA":[{},"WEIR the key holds no token bucket"]}}"#, call.number());
+    // As it is: the number stands in it.
+    proxy.misdeliver(call, "200", body);
+}
 
 const GRANTED: &str = r#"{"EVALSHA":[3540000,1000,0,0,0,0,0,1]}"#;
 
@@ -194,5 +207,73 @@ fn the_limiter_is_asked_again_after_every_failure() {
         proxy.answer(GRANTED);
         assert_eq!(proxy.sees(stream), passed(59));
         assert_eq!(proxy.counts(), counts(4, &[("reset", 3)]));
+    });
+}
+
+#[test]
+fn a_key_that_is_no_bucket_is_left_alone_for_a_second_and_degrades_nobody_else() {
+    with_policy(&[], |proxy, root| {
+        let (mut asked, mut decided) = (0, 0);
+        // Two seconds, in which the breaker would open after five failures in one.
+        for _ in 0..40 {
+            let bad = proxy.get(root, "u1");
+            proxy.run();
+            if proxy.phase(bad) == Phase::Paused {
+                asked += 1;
+                finds_no_bucket(proxy, &proxy.call());
+            }
+            assert_eq!(proxy.sees(bad), UNAVAILABLE);
+            let other = proxy.get(root, "u2");
+            proxy.run();
+            proxy.answer(GRANTED);
+            decided += usize::from(proxy.sees(other).contains("x-ratelimit-remaining: 59"));
+            proxy.advance(50);
+        }
+        assert_eq!((asked, decided), (2, 40));
+        assert_eq!(proxy.counts(), counts(42, &[("bad_key", 40)]));
+        let warnings: Vec<String> = proxy.log().into_iter().filter(|line| line.contains("on_error")).collect();
+        assert_eq!(
+            warnings,
+            ["weir: a Redis key of rule per-user, class default, tier free holds something that weir did not write: \
+              on_error decides for that tenant; find the key by the debug header and delete it"]
+        );
+    });
+}
+
+#[test]
+fn more_keys_that_are_no_buckets_than_are_kept_in_mind_are_asked_for_each_time() {
+    with_policy(&[], |proxy, root| {
+        for turn in 0..2 {
+            for number in 0..300 {
+                proxy.get(root, &format!("u{number}"));
+                proxy.run();
+                for call in proxy.calls() {
+                    finds_no_bucket(proxy, &call);
+                }
+            }
+            assert_eq!(proxy.counts()["calls"], [300, 344][turn]);
+        }
+        assert_eq!(proxy.counts()["bad_key"], 600);
+    });
+}
+
+#[test]
+fn a_bad_key_that_a_probe_has_met_shows_that_the_limiter_is_well() {
+    with_policy(&[], |proxy, root| {
+        for number in 0..5 {
+            proxy.get(root, &format!("u{number}"));
+            proxy.run();
+            proxy.reset(&proxy.call());
+        }
+        proxy.get(root, "u6");
+        assert_eq!((proxy.call_count(), proxy.counts()["breaker"]), (0, 1));
+        proxy.advance(200);
+        proxy.get(root, "u7");
+        proxy.run();
+        finds_no_bucket(proxy, &proxy.call());
+        let other = proxy.get(root, "u8");
+        proxy.run();
+        proxy.answer(GRANTED);
+        assert!(proxy.sees(other).contains("x-ratelimit-remaining: 59"));
     });
 }

@@ -35,6 +35,9 @@ fn storm_policy(rules: usize, jitter: f64) -> Value {
     policy
 }
 
+/// An error that another call has met.
+const READ_ONLY: &str = r#"{"EVALSHA":[false,"READONLY You can't write against a read only replica."]}"#;
+
 /// A call on its way: by its worker and token.
 struct Flying {
     call: Call,
@@ -51,6 +54,8 @@ struct Storm {
     now_ms: u64,
     limiter: Limiter,
     flying: BTreeMap<(u64, u32), Flying>,
+    /// The last reply that went astray, with its call's number.
+    astray: Option<Vec<u8>>,
     /// Of workers that are gone.
     admitted: Vec<Admitted>,
     /// Shared data is damaged now and then.
@@ -77,6 +82,7 @@ fn whatever_happens_to_leases_no_time_admits_more_than_the_burst_and_the_rate() 
             limiter: Limiter::default(),
             flying: BTreeMap::new(),
             admitted: Vec::new(),
+            astray: None,
             is_rough: seed % 2 == 1,
         };
         (0..3).for_each(|_| storm.start());
@@ -186,7 +192,7 @@ impl Storm {
         let (at, call) = out[self.dice.below(out.len() as u64) as usize].clone();
         let (now_ms, limiter) = (self.now_ms, &mut self.limiter);
         let flying = self.flying.get_mut(&(self.vms[at].0, call.token)).expect("a call that is known");
-        let fate = self.dice.below(20);
+        let fate = self.dice.below(23);
         if fate == 0 && flying.reply.is_none() && call.command() == "EVALSHA" {
             self.act(at, move |proxy, _| proxy.reply(&call, "200", NOSCRIPT));
             return;
@@ -197,8 +203,15 @@ impl Storm {
         match (fate, flying.reply.clone()) {
             // Its answer is on the way.
             (2..5, _) => {}
-            (6.., Some(reply)) => self.act(at, move |proxy, _| proxy.reply(&call, "200", reply)),
+            (6..20, Some(reply)) => self.act(at, move |proxy, _| proxy.reply(&call, "200", reply)),
             (5, _) => self.act(at, move |proxy, _| proxy.reply(&call, "503", "")),
+            // Webdis gives it another call's reply, also one that says nothing of whose it is.
+            (20, Some(own)) => {
+                let Some(astray) = self.astray.replace(call.numbered(own.as_bytes())) else { return };
+                self.act(at, move |proxy, _| proxy.misdeliver(&call, "200", astray));
+            }
+            (21, Some(_)) => self.act(at, move |proxy, _| proxy.misdeliver(&call, "200", NOSCRIPT)),
+            (22, Some(_)) => self.act(at, move |proxy, _| proxy.misdeliver(&call, "200", READ_ONLY)),
             _ => self.act(at, move |proxy, _| proxy.reset(&call)),
         }
     }

@@ -128,11 +128,18 @@ impl Storm<'_> {
     /// The limiter grants some of what it was asked for, or fails.
     fn end(&mut self, call: &Call) {
         let proxy = self.proxy;
-        match self.dice.below(10) {
+        match self.dice.below(13) {
             0 => proxy.reset(call),
             1 => proxy.reply(call, "503", ""),
             2 => proxy.reply(call, "200", "{}"),
             3 if call.command() == "EVALSHA" => proxy.reply(call, "200", NOSCRIPT),
+            // Another call's reply, which fits but for its number.
+            4 => {
+                let (reply, _) = self.grants(call);
+                let number = call.number() ^ self.dice.pick(&[1, 2, 1 << 52]);
+                proxy.misdeliver(call, "200", reply.replacen('[', &format!("[{number},"), 1));
+            }
+            5 => proxy.misdeliver(call, "200", r#"{"EVALSHA":[false,"READONLY"]}"#),
             _ => {
                 let (reply, granted) = self.grants(call);
                 self.granted += granted;

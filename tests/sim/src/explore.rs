@@ -74,13 +74,15 @@ pub struct Budget {
     pub wipe: u8,
     /// A worker takes tokens and stands still before it puts them back, since another rule has refused.
     pub stall: u8,
+    /// A call is told that another one has found no script.
+    pub astray: u8,
     /// How often time may pass.
     pub pass: u8,
 }
 
 /// The cases that are explored.
 pub fn cases() -> Vec<Case> {
-    let budget = Budget { requests: 4, lost: 1, doubled: 1, leave: 0, wipe: 0, stall: 0, pass: 2 };
+    let budget = Budget { requests: 4, lost: 1, doubled: 1, leave: 0, wipe: 0, stall: 0, astray: 0, pass: 2 };
     let case = |name, proxies, workers, requests, burst, costs: &[u64], budget| Case {
         name,
         modes: vec![Mode::Exact],
@@ -102,6 +104,30 @@ pub fn cases() -> Vec<Case> {
         // Below a burst of 64 nothing is lent ahead, so that leases are lent to large buckets or held for other rules.
         lends(case("lease: 2 proxies", 2, 1, 16, 64, &[1, 16], budget), 1),
         lends(case("lease: 2 proxies, no losses", 2, 1, 16, 64, &[1], Budget { lost: 0, pass: 3, ..budget }), 1),
+        lends(
+            case(
+                "lease: 2 proxies, replies astray",
+                2,
+                1,
+                16,
+                64,
+                &[1],
+                Budget { requests: 3, lost: 0, doubled: 0, astray: 2, ..budget },
+            ),
+            1,
+        ),
+        lends(
+            case(
+                "lease: 2 rules, replies astray",
+                2,
+                1,
+                1,
+                2,
+                &[1],
+                Budget { requests: 3, lost: 0, doubled: 0, astray: 1, ..budget },
+            ),
+            2,
+        ),
         lends(case("lease: 3 proxies", 3, 1, 16, 64, &[1, 16], Budget { doubled: 0, ..budget }), 1),
         lends(
             case("lease: a proxy of 2 workers", 1, 2, 16, 64, &[1, 16], Budget { requests: 5, leave: 1, ..budget }),
@@ -122,7 +148,7 @@ pub fn cases() -> Vec<Case> {
                 16,
                 64,
                 &[1],
-                Budget { requests: 4, lost: 0, doubled: 0, leave: 0, wipe: 1, stall: 1, pass: 0 },
+                Budget { requests: 4, lost: 0, doubled: 0, leave: 0, wipe: 1, stall: 1, astray: 0, pass: 0 },
             ),
             1,
         ),
@@ -152,6 +178,9 @@ enum Choice {
     /// The reply comes, and will come once more.
     BackAndAgain(usize),
     LoseReply(usize),
+    /// It is told that another call has found no script, whether it has been executed, will be, or both it and the second
+    /// try will.
+    Astray(usize),
     Leave(usize),
     Wipe(usize),
     /// A worker takes the cost of a request, which another rule will refuse.
@@ -183,6 +212,7 @@ impl Hash for SentHash {
     fn hash<H: Hasher>(&self, state: &mut H) {
         // A call's number is of no other meaning than that its reply has it.
         Acquire { number: 0, ..self.0.acquire.clone() }.hash(state);
+        self.0.by_text.hash(state);
     }
 }
 
@@ -317,6 +347,9 @@ impl<'c> Small<'c> {
             }
         }
         for (number, message) in self.messages.iter().enumerate().filter(|(_, message)| !message.lost) {
+            if self.left.astray > 0 && !message.over && !message.sent.0.by_text {
+                choices.push(Choice::Astray(number));
+            }
             match &message.reply {
                 None => {
                     choices.extend([Choice::Serve(number), Choice::Reach(number)]);
@@ -413,6 +446,15 @@ impl<'c> Small<'c> {
                 let message = std::mem::replace(&mut self.messages[number], again);
                 self.back(message);
             }
+            Choice::Astray(number) => {
+                self.left.astray -= 1;
+                self.messages[number].over = true;
+                let (worker, call) = (self.messages[number].worker, self.messages[number].call);
+                let end = HttpEnd::Answer { status: 200, body: wire::NO_SCRIPT.as_bytes() };
+                let now = self.time();
+                let steps = self.flows[worker].ended(call, end, now);
+                self.perform(worker, steps, None);
+            }
             Choice::Leave(number) => {
                 self.left.leave -= 1;
                 if let Some(waiting) = self.waiting[number].take() {
@@ -493,7 +535,8 @@ impl<'c> Small<'c> {
                         return self.violate(format!("no call that the script could read: {}", call.http.body));
                     };
                     let asked = &sent.acquire;
-                    if asked.want + asked.size + asked.debt > 0 || asked.hold {
+                    // Before a call by text another one has reported what there was.
+                    if !sent.by_text && (asked.want + asked.size + asked.debt > 0 || asked.hold) {
                         let holding = &mut self.holdings[worker / self.ground.case.workers][rule];
                         let until = START + self.now + asked.short_life_ms();
                         holding.report(asked.end, asked.carry, asked.want, until);
@@ -579,6 +622,10 @@ impl<'c> Small<'c> {
         if in_time {
             let held = if call.hold { granted } else { 0 };
             let holding = &mut self.holdings[message.worker / self.ground.case.workers][message.rule];
+            if message.sent.0.by_text {
+                // A call by text names no lease: what there was of it ends with its reply.
+                holding.drop_all();
+            }
             holding.replace(call.end, call.carry.min(call.want), reply.end, reply.kept, reply.extra + held);
         }
         let body = wire::body(&Reply { number: call.number, ..reply.clone() }, message.sent.0.by_text);
@@ -599,7 +646,10 @@ impl<'c> Small<'c> {
                     self.messages[number].over = true;
                     let call = self.messages[number].sent.0.acquire.clone();
                     let proxy = self.proxy(worker);
-                    self.holdings[proxy][rule].drop(call.end, call.carry);
+                    match self.messages[number].sent.0.by_text {
+                        true => self.holdings[proxy][rule].drop_all(),
+                        false => self.holdings[proxy][rule].drop(call.end, call.carry),
+                    }
                 }
             }
             self.messages.retain(|message| !(message.over && message.lost));
