@@ -42,8 +42,9 @@ pub struct Lease {
     pub expires: Ms,
     /// When the call about it that is out is over, whatever has become of it; 0 where none is out.
     pub call_ends: Ms,
-    /// Counts calls, so that what was taken before one is not put back after it.
-    pub turn: u16,
+    /// Counts calls, so that what was taken before one is not put back after it. A new entry starts anywhere, so that what was
+    /// taken from one that has been forgotten is not put back, either.
+    pub turn: u32,
     /// Workers that wait for that call, a bit for each.
     pub waiting: u32,
     /// Tokens spent since.
@@ -65,7 +66,7 @@ pub struct Lease {
 /// A time in which no call has begun or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    turn: u16,
+    turn: u32,
     call_ends: Ms,
 }
 

@@ -38,6 +38,9 @@ const STAYS_FOR: Ms = Ms(3_600_000);
 /// First bytes of a set: ours, and the version of the layout.
 const MAGIC: [u8; HEAD_BYTES] = *b"weirset3";
 
+/// 2^64 over the golden ratio: its multiples lie far apart (Knuth, TAOCP 3, 6.4).
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A table in shared data.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -45,6 +48,8 @@ pub struct Table {
     sets: u64,
     seed: (u64, u64),
     evictions: Cell<u64>,
+    /// Steps through all numbers, for the turn that a new entry starts with.
+    births: Cell<u64>,
 }
 
 /// Which bucket, in this proxy.
@@ -85,6 +90,7 @@ impl Table {
                 }
             }
         })?;
+        let births = random.0 ^ random.1.rotate_left(32);
         let seed = u128::from_le_bytes(seed);
         let half = |shift: u32| u64::try_from(seed.checked_shr(shift).unwrap_or_default() & u128::from(u64::MAX));
         let sets = entries.div_ceil(WAYS as u64).max(1);
@@ -92,7 +98,8 @@ impl Table {
         // After a wipe there may be another seed, and an older module may have another layout: they must not take each
         // other's sets for torn ones.
         let names = seed.0.wrapping_add(u64::from_le_bytes(MAGIC));
-        Some(Table { prefix: format!("{prefix}.{names:x}"), sets, seed, evictions: Cell::new(0) })
+        let prefix = format!("{prefix}.{names:x}");
+        Some(Table { prefix, sets, seed, evictions: Cell::new(0), births: Cell::new(births) })
     }
 
     /// The fingerprint of a key.
@@ -134,11 +141,14 @@ impl Table {
         let written = update(store, &self.name(of), |found| {
             let mut bytes = found.filter(|bytes| is_set(bytes)).unwrap_or_default();
             let known = entries(&bytes).position(|slot| names(slot) == of.0);
-            let before = known.and_then(|at| self.decode(entries(&bytes).nth(at)?)).unwrap_or_default();
+            let before = known.and_then(|at| self.decode(entries(&bytes).nth(at)?)).unwrap_or_else(|| self.newborn());
             let mut entry = before;
             change(&mut entry);
             if entry == before {
                 return (None, Some(false));
+            }
+            if before.fingerprint == 0 {
+                self.births.set(self.births.get().wrapping_add(STEP));
             }
             (entry.fingerprint, entry.written) = (of.0, now);
             if bytes.is_empty() {
@@ -155,6 +165,13 @@ impl Table {
         let written = written.flatten();
         self.evictions.set(self.evictions.get().saturating_add(u64::from(written == Some(true))));
         written.is_some()
+    }
+
+    /// An entry of which nothing is known. Its turns are far from those of all that were born here of late, and from those
+    /// that other workers have given.
+    fn newborn(&self) -> Entry {
+        let turn = u32::try_from(self.births.get() >> 32).unwrap_or_default();
+        Entry { lease: Lease { turn, ..Lease::default() }, ..Entry::default() }
     }
 
     /// The slot of a set for an entry that is not there yet: an empty or unreadable one, if there is one. And whether
@@ -230,7 +247,7 @@ impl Table {
         let (known, own) = (used()?, used()?);
         let epoch = u32::from_le_bytes(*rest.split_off(..4)?.first_chunk()?);
         let waiting = u32::from_le_bytes(*rest.split_off(..4)?.first_chunk()?);
-        let turn = u16::from_le_bytes(*rest.split_off(..2)?.first_chunk()?);
+        let turn = u32::from_le_bytes(*rest.split_off(..4)?.first_chunk()?);
         let denied = *rest.split_off_first()? != 0;
         let mut number = || Some(long(rest.split_off(..SHORT)?));
         let (means_until, written) = (Ms(number()?), Ms(number()?));

@@ -41,7 +41,7 @@ fn a_reply_that_cannot_be_true_is_refused() {
     let minute = limit(60, 60, 60);
     let asked = [run(1, 2), run(3, 1)];
     let grants = |level, granted: &[u64]| Ok(Acquired { level, lent: Lent::default(), granted: granted.to_vec() });
-    let table: [Reading; 36] = [
+    let table: [Reading; 39] = [
         (3_300_000, 5000, &[2, 1], grants(3_300_000, &[2, 1])),
         (0, 60_000, &[2, 1], grants(0, &[2, 1])),
         (59_999, 59_001, &[0, 0], grants(59_999, &[0, 0])),
@@ -85,6 +85,10 @@ fn a_reply_that_cannot_be_true_is_refused() {
         (0, 60_000, &[1, 1], Err(Impossible)),
         (-1, 60_001, &[1, 0], Err(Impossible)),
         (-60_000, 61_000, &[0, 0], grants(-60_000, &[0, 0])),
+        // More was used than the script counts: 2^53 units and more.
+        (3_600_001 - (1 << 53), 150_119_987_579_017, &[0, 0], grants(3_600_001 - (1 << 53), &[0, 0])),
+        (3_600_000 - (1 << 53), 150_119_987_579_017, &[0, 0], Err(Impossible)),
+        (-(1 << 53), 150_119_987_639_017, &[0, 0], Err(Impossible)),
     ];
     let asked = only_for(minute, &asked);
     for (level, reset, granted, wanted) in table {

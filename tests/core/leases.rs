@@ -528,7 +528,7 @@ fn no_numbers_overflow() {
             end: any(&mut random),
             expires: Ms(any(&mut random)),
             call_ends: Ms(any(&mut random)),
-            turn: random.pick(&[0, u16::MAX]),
+            turn: random.pick(&[0, u32::MAX]),
             waiting: 0,
             spent: any(&mut random),
             since: Ms(any(&mut random)),

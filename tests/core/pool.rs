@@ -44,8 +44,8 @@ fn lease() -> Lease {
         end: 19,
         expires: Ms(13),
         call_ends: Ms(14),
-        turn: 0x0506,
-        waiting: 0x0708_090a,
+        turn: 0x0506_0708,
+        waiting: 0x090a_0b0c,
         spent: 20,
         since: Ms(15),
         rate: 21,
@@ -64,6 +64,9 @@ fn a_set_is_these_bytes() {
     let of = table.fingerprint("k");
     assert_eq!(table.read(&shared, of), None);
     table.change(&shared, of, Ms(12), |entry| {
+        // Turns start anywhere.
+        assert_eq!(entry.lease.turn, 2);
+        entry.lease.turn = 0;
         assert_eq!(*entry, Entry::default());
         (entry.epoch, entry.known, entry.own) = (0x0102_0304, used(7, 8), used(9, 10));
         (entry.lease, entry.means_until) = (lease(), Ms(11));
@@ -78,9 +81,9 @@ fn a_set_is_these_bytes() {
         slot.extend([at, 0, 0, 0, 0, 0]);
     }
     // Epoch, waiting workers, turn, denied; then the times and the numbers, six bytes each.
-    slot.extend([4, 3, 2, 1, 10, 9, 8, 7, 6, 5, 1]);
+    slot.extend([4, 3, 2, 1, 12, 11, 10, 9, 8, 7, 6, 5, 1]);
     slot.extend((11..=23).flat_map(|number| [number, 0, 0, 0, 0, 0]));
-    assert_eq!(slot.len(), 133);
+    assert_eq!(slot.len(), 135);
     slot.resize(136, 0);
     let mut hasher = SipHasher13::new_with_keys(2, 1);
     hasher.write(&slot);
@@ -155,7 +158,7 @@ fn whatever_an_entry_holds_comes_back() {
     };
     for units in [0, 1, (1 << 53) - 1, u64::MAX - 1, u64::MAX] {
         for at in [1, largest - 1, largest] {
-            let all = (used(units, at), used(!units, at), lease_of(at, u16::MAX, u32::MAX, true), u32::MAX, Ms(at));
+            let all = (used(units, at), used(!units, at), lease_of(at, u32::MAX, u32::MAX, true), u32::MAX, Ms(at));
             assert_eq!(round_trip(all.0, all.1, all.2, all.3, all.4), all);
             let some = (None, used(units, at), lease_of(0, 0, 0, false), 0, Ms(at));
             assert_eq!(round_trip(some.0, some.1, some.2, some.3, some.4), some);
@@ -180,7 +183,7 @@ fn whatever_an_entry_holds_comes_back() {
             end: any(&mut random),
             expires: Ms(any(&mut random)),
             call_ends: Ms(any(&mut random)),
-            turn: random.next() as u16,
+            turn: random.next() as u32,
             waiting: random.next() as u32,
             spent: any(&mut random),
             since: Ms(any(&mut random)),

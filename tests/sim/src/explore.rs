@@ -15,7 +15,8 @@ use weir::answer::Answer;
 use weir::clock::{Ms, Now};
 use weir::flow::{Arrival, CallId, CallOwner, Flow, Step, Ticket, Verdict};
 use weir::limiter::HttpEnd;
-use weir::plan::Plan;
+use weir::plan::{Plan, Receipt, Taken};
+use weir::policy::Policy;
 use weir::rule::Ask;
 
 use crate::check::{Holding, Limit, Promise};
@@ -71,6 +72,8 @@ pub struct Budget {
     pub doubled: u8,
     pub leave: u8,
     pub wipe: u8,
+    /// A worker takes tokens and stands still before it puts them back, since another rule has refused.
+    pub stall: u8,
     /// A call is told that another one has found no script.
     pub astray: u8,
     /// How often time may pass.
@@ -79,7 +82,7 @@ pub struct Budget {
 
 /// The cases that are explored.
 pub fn cases() -> Vec<Case> {
-    let budget = Budget { requests: 4, lost: 1, doubled: 1, leave: 0, wipe: 0, astray: 0, pass: 2 };
+    let budget = Budget { requests: 4, lost: 1, doubled: 1, leave: 0, wipe: 0, stall: 0, astray: 0, pass: 2 };
     let case = |name, proxies, workers, requests, burst, costs: &[u64], budget| Case {
         name,
         modes: vec![Mode::Exact],
@@ -137,6 +140,18 @@ pub fn cases() -> Vec<Case> {
         },
         lends(case("lease: 2 rules, 2 proxies, burst 2", 2, 1, 1, 2, &[1], Budget { requests: 3, ..budget }), 2),
         lends(case("lease: 2 rules, a proxy of 2 workers", 1, 2, 1, 3, &[1], Budget { leave: 1, ..budget }), 2),
+        lends(
+            case(
+                "lease: what is put back after a wipe",
+                1,
+                1,
+                16,
+                64,
+                &[1],
+                Budget { requests: 4, lost: 0, doubled: 0, leave: 0, wipe: 1, stall: 1, astray: 0, pass: 0 },
+            ),
+            1,
+        ),
         Case {
             modes: vec![Mode::Exact, Mode::Lease { life_s: 1 }],
             ..case("exact and lease, 2 proxies, burst 3", 2, 1, 1, 3, &[1], Budget { requests: 3, ..budget })
@@ -168,6 +183,10 @@ enum Choice {
     Astray(usize),
     Leave(usize),
     Wipe(usize),
+    /// A worker takes the cost of a request, which another rule will refuse.
+    Take(usize),
+    /// And puts it back.
+    PutBack(usize),
     /// Nothing happens until this moment.
     Pass(u64),
 }
@@ -209,6 +228,8 @@ struct Small<'c> {
     ground: &'c Ground,
     now: u64,
     shared: Vec<Shared>,
+    /// Of each proxy.
+    plans: Vec<Rc<Plan>>,
     flows: Vec<Flow<u32>>,
     /// Of each rule.
     roots: Vec<Root>,
@@ -220,6 +241,8 @@ struct Small<'c> {
     /// Where there are several rules: a worker, a rule, what was granted there to those who wait for other rules, too,
     /// and until when they wait.
     credits: Vec<(usize, usize, u64, u64)>,
+    /// Who has taken tokens to put them back, and where from.
+    stalled: Vec<(usize, Receipt)>,
     left: Budget,
     violation: Option<String>,
     log: Option<Vec<String>>,
@@ -228,7 +251,7 @@ struct Small<'c> {
 /// What all states of a case share.
 struct Ground {
     case: Case,
-    plan: Rc<Plan>,
+    policy: Policy,
     asks: Vec<Vec<Ask>>,
     timeout: u64,
     limits: Vec<Limit>,
@@ -256,12 +279,12 @@ impl Ground {
             ends: 0,
             counts_from: 0,
         };
-        let plan = Rc::new(Plan::new(1, scenario.policy(0), &Shared::default(), (1, 2)));
-        let asks = case.costs.iter().map(|cost| asks(&plan.policy, &scenario, 0, *cost, 0)).collect();
+        let policy = scenario.policy(0);
+        let asks = case.costs.iter().map(|cost| asks(&policy, &scenario, 0, *cost, 0)).collect();
         let limits = (0..).zip(&case.modes).map(|(rule, _)| scenario.limit(rule, 0)).collect();
         // Deadlines by a slow clock are a little later.
         let timeout = scenario.timeout_ms + case.slow.div_ceil(450);
-        Ground { case, plan, asks, timeout, limits }
+        Ground { case, policy, asks, timeout, limits }
     }
 }
 
@@ -269,6 +292,9 @@ impl<'c> Small<'c> {
     fn new(ground: &'c Ground, log: bool) -> Small<'c> {
         let case = &ground.case;
         let shared: Vec<Shared> = (0..case.proxies).map(|_| Shared::default()).collect();
+        // Made elsewhere, so that a proxy that has done nothing keeps nothing.
+        let plan = |_| Rc::new(Plan::new(1, ground.policy.clone(), &Shared::default(), (1, 2)));
+        let plans = (0..case.proxies).map(plan).collect();
         let workers = 0..case.proxies * case.workers;
         let flow = |worker: usize| {
             Flow::new(
@@ -281,6 +307,7 @@ impl<'c> Small<'c> {
         Small {
             now: 0,
             flows: workers.map(flow).collect(),
+            plans,
             shared,
             roots: vec![Root::default(); case.modes.len()],
             promises: ground.limits.iter().map(|limit| Promise::new(*limit, 0)).collect(),
@@ -288,6 +315,7 @@ impl<'c> Small<'c> {
             waiting: Vec::new(),
             holdings: vec![vec![Holding::default(); case.modes.len()]; case.proxies],
             credits: Vec::new(),
+            stalled: Vec::new(),
             left: case.budget,
             violation: None,
             log: log.then(Vec::new),
@@ -347,6 +375,10 @@ impl<'c> Small<'c> {
         if self.left.wipe > 0 {
             choices.extend((0..self.shared.len()).map(Choice::Wipe));
         }
+        if self.left.stall > 0 {
+            choices.extend((0..self.flows.len()).filter(|worker| self.has_worked(*worker)).map(Choice::Take));
+        }
+        choices.extend((0..self.stalled.len()).map(Choice::PutBack));
         if self.left.pass > 0 {
             choices.extend(self.moments().into_iter().map(Choice::Pass));
         }
@@ -433,6 +465,22 @@ impl<'c> Small<'c> {
                 self.left.wipe -= 1;
                 self.shared[proxy].wipe();
             }
+            Choice::Take(worker) => {
+                self.left.stall -= 1;
+                let (ground, now) = (self.ground, self.time().mono);
+                let store = &self.shared[self.proxy(worker)];
+                if let Taken::Granted { receipt, .. } =
+                    self.plans[self.proxy(worker)].take(store, &ground.asks[0][0], now, 0)
+                {
+                    self.stalled.push((worker, receipt));
+                }
+            }
+            Choice::PutBack(number) => {
+                let (worker, receipt) = self.stalled.remove(number);
+                let (ground, now) = (self.ground, self.time().mono);
+                let proxy = self.proxy(worker);
+                self.plans[proxy].put_back(&self.shared[proxy], &ground.asks[0][0], receipt, now);
+            }
             Choice::Pass(moment) => self.pass(moment),
         }
         self.check();
@@ -449,8 +497,9 @@ impl<'c> Small<'c> {
         self.waiting.push(None);
         let ground = self.ground;
         let at = ground.case.costs.iter().position(|of| *of == cost).unwrap_or(0);
-        let now = self.time();
-        let (arrival, steps) = self.flows[worker].arrive(&ground.plan, ground.asks[at].clone(), vec![], number, now);
+        let (now, proxy) = (self.time(), self.proxy(worker));
+        let (arrival, steps) =
+            self.flows[worker].arrive(&self.plans[proxy], ground.asks[at].clone(), vec![], number, now);
         match arrival {
             Arrival::Decided(Verdict { answer, .. }) => {
                 self.note(|| format!("    {answer:?}"));
@@ -642,6 +691,9 @@ impl<'c> Small<'c> {
         self.promises.iter().for_each(|promise| promise.state().hash(&mut hasher));
         for waiting in self.waiting.iter().flatten() {
             (waiting.worker, waiting.cost, waiting.arrived).hash(&mut hasher);
+        }
+        for (worker, receipt) in &self.stalled {
+            (worker, format!("{receipt:?}")).hash(&mut hasher);
         }
         for shared in &self.shared {
             shared.digest().hash(&mut hasher);

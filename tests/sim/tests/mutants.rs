@@ -23,6 +23,7 @@ struct Part {
 
 const ROOT: &str = "tests/sim/src/root.rs";
 const LEASE: &str = "src/pool/lease.rs";
+const TABLE: &str = "src/pool/table.rs";
 const LENDING: &str = "src/plan/lending.rs";
 const FLOW: &str = "src/flow/mod.rs";
 const LINE: &str = "src/flow/line.rs";
@@ -139,6 +140,8 @@ const MUTANTS: &[Mutant] = &[
                  "again.asked.offer")),
     mutant("swapped: the second try never began, and the lease that the first may have closed lives on",
            part!(LEASE, "if «offer.end != self.end» {\n            return self.lose_call();", "false")),
+    mutant("a new entry starts with the same turn as the one before it",
+           part!(TABLE, "let turn = «u32::try_from(self.births.get() >> 32).unwrap_or_default()»;", "0")),
     mutant("async: nothing is settled", part!(LENDING, "offer.debt = «unsettled»;", "0")),
 ];
 
@@ -146,6 +149,7 @@ const MUTANTS: &[Mutant] = &[
 const HUNTS: &[&[&str]] = &[
     &["SEEDS=1500"],
     &["explore", "DEPTH=4"],
+    &["explore", "DEPTH=10", "CASE=put back"],
     &["model", "CALLS=2"],
     &["explore", "DEPTH=6", "CASE=lease: 2 proxies, no losses"],
     // Where a late reply meets a clock between its end and the next tick: rare.

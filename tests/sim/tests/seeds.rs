@@ -75,6 +75,14 @@ fn small_cases_break_nothing_to_a_depth_of_four_choices() {
 }
 
 #[test]
+fn what_was_taken_before_a_wipe_is_not_put_back_after_it() {
+    for case in explore::cases().iter().filter(|case| case.name.contains("put back")) {
+        let explored = explore(case, &Watch::new(None));
+        assert_eq!((explored.is_all, explored.violation), (true, None), "{}", case.name);
+    }
+}
+
+#[test]
 #[ignore = "takes a minute: make test-sim"]
 fn small_cases_break_nothing_to_a_depth_of_six_choices() {
     explore_to(6);
