@@ -5,6 +5,7 @@
 
 mod address;
 mod class;
+mod credentials;
 mod identity;
 
 use std::cell::{OnceCell, RefCell};

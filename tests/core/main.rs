@@ -9,6 +9,7 @@ mod addresses;
 mod answers;
 mod buckets;
 mod clocks;
+mod credentials;
 mod flows;
 mod histories;
 mod identities;

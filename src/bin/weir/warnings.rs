@@ -21,6 +21,7 @@ pub fn of(policy: &Policy, node: &Node, host: &Host, clusters: &Clusters) -> Vec
         if let Host::Envoy(Envoy { manager: Some(manager), .. }) = host {
             found.addresses(rule, manager, &path);
         }
+        found.tokens(rule, policy, host, &path);
     }
     found.cluster(policy, host, clusters);
     found.reports
@@ -275,6 +276,34 @@ impl Warnings<'_> {
         }
     }
 
+    /// Tokens that something before has verified, and that name their bearer by their own text.
+    fn tokens(&mut self, rule: &Rule, policy: &Policy, host: &Host, path: &Path) {
+        let verified = match host {
+            Host::Envoy(Envoy { manager: Some(Manager { jwt_authn: Some(at), .. }), .. }) => {
+                format!("jwt_authn (line {})", at.line)
+            }
+            _ if reads_claims(policy) => "jwt_authn".to_owned(),
+            _ => return,
+        };
+        let is_trusted = |source: &Source| source.origin == Origin::Bearer && source.trusted;
+        for (index, source) in rule.sources.iter().enumerate() {
+            let parts = match &source.origin {
+                Origin::All(parts) => parts.as_slice(),
+                _ => std::slice::from_ref(source),
+            };
+            if parts.iter().any(is_trusted) {
+                let message = format!(
+                    "is the text of a token that {verified} verifies: whoever has several tokens is several tenants, \
+                     jwt_authn also takes headers from which no token is read here, and takes the header off unless \
+                     its provider says forward: true; write property: {{path: [metadata, filter_metadata, \
+                     envoy.filters.http.jwt_authn, payload, sub], trusted: true}}, with payload_in_metadata: payload \
+                     at the provider"
+                );
+                self.warn(&path.word("key").then(Segment::Index(index)), message);
+            }
+        }
+    }
+
     /// Envoy adds the peer to x-forwarded-for before filters see it, with use_remote_address: true alone.
     fn appended(&mut self, manager: &Manager, path: &Path) {
         let Some(Value::Bool(is_said)) = self.node_at(path).map(|node| &node.value) else {
@@ -307,6 +336,20 @@ impl Warnings<'_> {
             self.warn(&path, message);
         }
     }
+}
+
+/// Whether a policy reads what jwt_authn has verified.
+fn reads_claims(policy: &Policy) -> bool {
+    let sources = policy.rules.iter().flat_map(|rule| rule.sources.iter().chain(&rule.tier_sources));
+    let parts = sources.flat_map(|source| match &source.origin {
+        Origin::All(parts) => parts.as_slice(),
+        _ => std::slice::from_ref(source),
+    });
+    let reads = |origin: &Origin| match origin {
+        Origin::Property(path) => path.get(2).is_some_and(|part| part == "envoy.filters.http.jwt_authn"),
+        _ => false,
+    };
+    parts.into_iter().any(|part| reads(&part.origin))
 }
 
 /// Whether two tiers give the same to every class from the same kind of buckets.
