@@ -36,6 +36,9 @@ trait Host {
     /// How a call ended, said in the callback of that call.
     fn call_end<'b>(&self, headers: usize, body_size: usize, body: &'b mut Bytes) -> HttpEnd<'b>;
 
+    /// All lines of the request's `cookie`, joined by `; `.
+    fn cookies(&self) -> Option<Vec<u8>>;
+
     /// Whether the service behind has sent a header of this name.
     fn has_response_header(&self, name: &str) -> bool;
 
@@ -285,6 +288,10 @@ struct HostRequest;
 impl Request for HostRequest {
     fn header(&self, name: &str) -> Option<Vec<u8>> {
         hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name).ok().flatten()
+    }
+
+    fn cookies(&self) -> Option<Vec<u8>> {
+        HOST.cookies()
     }
 
     fn is_doubled(&self, name: &str) -> bool {

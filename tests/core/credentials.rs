@@ -54,8 +54,15 @@ fn a_bearer_token_has_one_spelling_or_is_none() {
         assert_eq!(who(&refusing, &[("authorization", sent)]), jwt, "{}", sent.escape_ascii());
     }
     // Tokens of any other form are what they are.
-    let opaque: &[&[u8]] =
-        &[b"Bearer ab", b"Bearer ab=", b"Bearer ab==", b"Bearer Ab", b"Bearer -._~+/9", b"Bearer a.b", b"Bearer a.b.c.d="];
+    let opaque: &[&[u8]] = &[
+        b"Bearer ab",
+        b"Bearer ab=",
+        b"Bearer ab==",
+        b"Bearer Ab",
+        b"Bearer -._~+/9",
+        b"Bearer a.b",
+        b"Bearer a.b.c.d=",
+    ];
     for (number, sent) in opaque.iter().enumerate() {
         assert!(of(sent).starts_with("t.~"), "{}", sent.escape_ascii());
         assert!(opaque.iter().take(number).all(|other| of(other) != of(sent)), "{}", sent.escape_ascii());
@@ -146,10 +153,8 @@ fn a_header_that_hosts_join_and_that_holds_no_comma_is_sent_twice_where_it_holds
         assert_eq!(who(&refusing, &[(name, b"a,b")]), "t.a%2Cb", "{name}");
     }
     // Two credentials are none; the parameters of one are one.
-    let (header, refusing) = (
-        source("header", r#""name": "authorization""#, ""),
-        source("header", r#""name": "authorization""#, REFUSE),
-    );
+    let (header, refusing) =
+        (source("header", r#""name": "authorization""#, ""), source("header", r#""name": "authorization""#, REFUSE));
     for sent in [b"Key a,Key b".as_slice(), b"Key YQ==,Key b", b"Bearer ,a", b"Key,b", b"a,b"] {
         assert_eq!(who(&header, &[("authorization", sent)]), NOBODY, "{}", sent.escape_ascii());
         assert_eq!(who(&refusing, &[("authorization", sent)]), DOUBLED, "{}", sent.escape_ascii());
@@ -157,4 +162,23 @@ fn a_header_that_hosts_join_and_that_holds_no_comma_is_sent_twice_where_it_holds
     let params = b"Digest u=a, n=b";
     assert_eq!(who(&refusing, &[("authorization", params)]), "t.Digest%20u%3Da%2C%20n%3Db");
     assert_eq!(who(&refusing, &[("authorization", b"Key a")]), "t.Key%20a");
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn cookies_are_those_of_all_lines() {
+    let (cookie, refusing) = (source("cookie", r#""name": "sid""#, ""), source("cookie", r#""name": "sid""#, REFUSE));
+    let rows: &[(&Headers, &str, &str)] = &[
+        (&[("cookie", b"a=b"), ("cookie", b"sid=acme")], "t.acme", "t.acme"),
+        (&[("cookie", b"sid=acme"), ("cookie", b"a=b")], "t.acme", "t.acme"),
+        (&[("cookie", b"sid=acme"), ("cookie", b"sid=other")], "t.acme", DOUBLED),
+        (&[("cookie", b"a=b"), ("cookie", b"sid=acme; sid=acme")], "t.acme", DOUBLED),
+        (&[("cookie", b"a=b,sid=x"), ("cookie", b"sid=acme")], "t.acme", "t.acme"),
+        (&[("cookie", b"a=b"), ("cookie", b"c=d")], NOBODY, NOBODY),
+    ];
+    for (headers, wanted, wanted_refusing) in rows {
+        assert_eq!(who(&cookie, headers), *wanted, "{headers:?}");
+        assert_eq!(who(&refusing, headers), *wanted_refusing, "{headers:?}");
+    }
+    let header = source("header", r#""name": "cookie""#, "");
+    assert_eq!(who(&header, &[("cookie", b"a=b"), ("cookie", b"c=d")]), "t.a%3Db%3B%20c%3Dd");
 }

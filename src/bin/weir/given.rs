@@ -40,6 +40,12 @@ impl Request for Given {
         self.headers.iter().find(|header| header.name == name).map(|header| header.value.clone())
     }
 
+    fn cookies(&self) -> Option<Vec<u8>> {
+        let lines = self.headers.iter().filter(|header| header.name == "cookie");
+        let lines: Vec<&[u8]> = lines.map(|header| header.value.as_slice()).collect();
+        (!lines.is_empty()).then(|| lines.join(b"; ".as_slice()))
+    }
+
     fn is_doubled(&self, name: &str) -> bool {
         self.headers.iter().filter(|header| header.name == name).count() > 1
     }

@@ -103,7 +103,7 @@ pub static SOURCES: [Source; 10] = [
                 DOUBLED,
             ],
         ),
-        doc: "without spaces and quotes around it, not decoded; the first of several",
+        doc: "without spaces and quotes around it, not decoded; the first of several, on whatever lines they stand",
         odd: "",
         is_trusted: false,
         is_secret: false,
