@@ -103,7 +103,7 @@ rules:
       - cookie: {name: c, as: c, trusted: true, secret: true, doubled: refuse}
       - host: {as: h, trusted: true}
       - path_segment: {index: 2, as: s, trusted: true}
-      - property: {path: [a, b], as: p, trusted: true, secret: true}
+      - property: {path: [a, b], as: p, trusted: true, secret: true, type: number}
       - client_ip: {from: host, as: ip, ipv6_prefix: 56}
       - client_ip: {from: x_forwarded_for, as: forwarded, peer_appended: true, trusted_hops: 1, ipv6_prefix: 56}
       - constant: {value: rest, as: rest}

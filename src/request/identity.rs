@@ -6,7 +6,7 @@ use super::address::client_ip;
 use super::credentials::{basic_user, bearer, credentials_are_joined, end_of_first};
 use super::{Reading, Request};
 use crate::path::{self, Malformed};
-use crate::policy::{Missing, Origin, Rule, Source};
+use crate::policy::{Kind, Missing, Origin, Rule, Source};
 use crate::tenant::{Tenant, escape_into};
 
 /// Whose request it is.
@@ -127,13 +127,44 @@ pub(super) fn sent(origin: &Origin, reading: &Reading) -> Value {
         Origin::Query(name) => parameter(reading, name, 0).map(Rc::from),
         Origin::Cookie(name) => cookie(reading, name, 0).map(Rc::from),
         Origin::Host => host(&reading.header(":authority")?).map(Rc::from),
-        Origin::Property(path) => {
+        Origin::Property(path, kind) => {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
-            reading.property(&path)
+            reading.property(&path).and_then(|bytes| property(bytes, *kind))
         }
         Origin::ClientIp(from, prefix) => client_ip(*from, *prefix, reading).map(|text| text.as_bytes().into()),
         // Both may fail: see `value`.
         Origin::PathSegment(..) | Origin::All(_) => None,
+    }
+}
+
+/// The bytes of a property, as this kind.
+fn property(bytes: Rc<[u8]>, kind: Kind) -> Value {
+    match kind {
+        Kind::Bytes => Some(bytes),
+        // A number or a whole object is no text: an object has many forms, since its fields come in no fixed order.
+        Kind::Text => {
+            let is_text = std::str::from_utf8(&bytes).is_ok_and(|text| !text.contains(char::is_control));
+            is_text.then_some(bytes)
+        }
+        Kind::Number => {
+            const END: i64 = 1 << 53;
+            let bytes = <[u8; 8]>::try_from(&*bytes).ok()?;
+            // No number but 0 is a double with the bytes of an integer of that range: below 0 those are no numbers.
+            let integer = i64::from_le_bytes(bytes);
+            let double = f64::from_le_bytes(bytes);
+            let number = match integer > -END / 2 && integer < END {
+                true => integer,
+                // Below 2^53 the cast cuts nothing off.
+                false if double.fract() == 0.0 && double.abs() < END as f64 => double as i64,
+                false => return None,
+            };
+            Some(number.to_string().as_bytes().into())
+        }
+        Kind::Bool => match *bytes {
+            [0] => Some(b"false".as_slice().into()),
+            [1] => Some(b"true".as_slice().into()),
+            _ => None,
+        },
     }
 }
 

@@ -8,6 +8,7 @@ mod made;
 mod addresses;
 mod answers;
 mod buckets;
+mod claims;
 mod clocks;
 mod credentials;
 mod flows;

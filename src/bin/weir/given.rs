@@ -152,7 +152,7 @@ impl Given {
                     "--request @FILE or --request @-",
                 )
             }
-            Origin::Property(path) => {
+            Origin::Property(path, _) => {
                 let mut same = self.properties.iter().filter(|property| property.path == *path);
                 (same.any(|property| property.is_open), format!("--property {}", path.join(".")), "--property @FILE")
             }

@@ -247,7 +247,7 @@ impl Warnings<'_> {
                     self.addresses_of(parts, manager, &if has_list { inner } else { inner.word("sources") });
                     continue;
                 }
-                Origin::Property(parts) => parts.iter().map(String::as_str).eq(["source", "address"]),
+                Origin::Property(parts, _) => parts.iter().map(String::as_str).eq(["source", "address"]),
                 Origin::ClientIp(weir::policy::AddressFrom::Host, _) => true,
                 Origin::ClientIp(weir::policy::AddressFrom::Forwarded(_), _) => {
                     self.appended(manager, &at.word("client_ip").word("peer_appended"));
@@ -346,7 +346,7 @@ fn reads_claims(policy: &Policy) -> bool {
         _ => std::slice::from_ref(source),
     });
     let reads = |origin: &Origin| match origin {
-        Origin::Property(path) => path.get(2).is_some_and(|part| part == "envoy.filters.http.jwt_authn"),
+        Origin::Property(path, _) => path.get(2).is_some_and(|part| part == "envoy.filters.http.jwt_authn"),
         _ => false,
     };
     parts.into_iter().any(|part| reads(&part.origin))
@@ -370,7 +370,7 @@ pub fn condition(condition: &Condition) -> String {
     let what = match &condition.origin {
         Origin::Header(name) => format!("header {name}"),
         Origin::Query(name) => format!("query {name}"),
-        Origin::Property(path) => path.join("."),
+        Origin::Property(path, _) => path.join("."),
         _ => "host".to_owned(),
     };
     match &condition.exact {
