@@ -56,6 +56,7 @@ const BEYOND_A_SCHEMA: &[(&str, &str)] = &[
     ("rules_not_trusted_beside_an_address_that_may_be_skipped.yaml", OTHER_RULES),
     ("tenant_of_a_secret_source_twice.json", TWICE),
     ("tenants_not_trusted.yaml", "whether one tier gives more than another is counted"),
+    ("tenants_that_no_request_can_be.yaml", "what a value can be depends on the source of its label"),
     ("tier_and_entry_twice.json", TWICE),
     ("tier_unknown.yaml", "the name of a tier stands elsewhere"),
 ];
