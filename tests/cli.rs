@@ -83,6 +83,7 @@ const RUNS: &[(&str, &str)] = &[
     ("check_fingerprints", "weir check --fingerprints who.yaml edge.yaml documents.yaml"),
     ("check_fingerprints_as_json", "weir check --fingerprints --format json deny.yaml"),
     ("check_observe", "weir check observe.yaml"),
+    ("check_tokens", "weir check tokens.yaml"),
     (
         "explain",
         "WEIR_HASH_SECRET=hush weir explain who.yaml --request 'POST /V1//acme/x' -H @secret-headers.txt \

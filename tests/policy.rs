@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use weir::clock::Ms;
 use weir::path::{Paths, Pattern};
 use weir::policy::{
-    AddressFrom, Allowance, BreakerLimits, ClassId, Condition, Credential, Entry, Environment, Idempotency, Limit,
-    Missing, Mode, Observe, OnError, Origin, Policy, Problem, Reset, Rule, Source, Terms, Tree, UpstreamHeaders,
+    AddressFrom, Allowance, BreakerLimits, ClassId, Condition, Credential, Entry, Environment, Idempotency, Kind,
+    Limit, Missing, Mode, Observe, OnError, Origin, Policy, Problem, Reset, Rule, Source, Terms, Tree, UpstreamHeaders,
 };
 use weir::tenant::{HashKey, Storage, Tenant};
 
@@ -458,10 +458,14 @@ fn whatever_names_tenant_class_and_limit_arrives_in_the_plan() {
         Paths { malformed_is_default: true, ignore_case: true, ignore_trailing_slash: true, strip_parameters: true };
     assert_eq!(policy.classes.paths, paths);
     let pattern = |text| Some(Pattern::parse(text).expect("a pattern"));
-    let property = |parts: &[&str]| Origin::Property(parts.iter().map(|part| (*part).to_owned()).collect());
+    let property = |parts: &[&str]| Origin::Property(parts.iter().map(|part| (*part).to_owned()).collect(), Kind::Text);
     let is = |origin, exact: &str| Condition { origin, exact: Some(exact.to_owned()) };
     let there = |origin| Condition { origin, exact: None };
-    let route = || property(&["xds", "route_metadata", "filter_metadata", "weir", "class"]);
+    let bytes = |origin: Origin| match origin {
+        Origin::Property(path, _) => Origin::Property(path, Kind::Bytes),
+        other => other,
+    };
+    let route = || bytes(property(&["xds", "route_metadata", "filter_metadata", "weir", "class"]));
     let (header, query) = (|name: &str| Origin::Header(name.to_owned()), |name: &str| Origin::Query(name.to_owned()));
     let wanted = [
         ("preflight", None, vec![there(header("access-control-request-method"))]),
@@ -478,7 +482,7 @@ fn whatever_names_tenant_class_and_limit_arrives_in_the_plan() {
         ("cart", pattern("/shop.v1.cart/{any}"), vec![]),
         ("cart", pattern("/shop.v1.cart/get"), vec![]),
         ("cart", pattern("/{any}/watch"), vec![]),
-        ("route", None, vec![is(property(&["xds", "route_name"]), "checkout")]),
+        ("route", None, vec![is(bytes(property(&["xds", "route_name"])), "checkout")]),
         ("route", None, vec![is(route(), "checkout")]),
         ("route", None, vec![is(Origin::Host, "[::1]"), there(route())]),
     ];

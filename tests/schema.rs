@@ -56,6 +56,7 @@ const BEYOND_A_SCHEMA: &[(&str, &str)] = &[
     ("rules_not_trusted_beside_an_address_that_may_be_skipped.yaml", OTHER_RULES),
     ("tenant_of_a_secret_source_twice.json", TWICE),
     ("tenants_not_trusted.yaml", "whether one tier gives more than another is counted"),
+    ("tenants_that_no_request_can_be.yaml", "what a value can be depends on the source of its label"),
     ("tier_and_entry_twice.json", TWICE),
     ("tier_unknown.yaml", "the name of a tier stands elsewhere"),
 ];
@@ -103,7 +104,7 @@ rules:
       - cookie: {name: c, as: c, trusted: true, secret: true, doubled: refuse}
       - host: {as: h, trusted: true}
       - path_segment: {index: 2, as: s, trusted: true}
-      - property: {path: [a, b], as: p, trusted: true, secret: true}
+      - property: {path: [a, b], as: p, trusted: true, secret: true, type: number}
       - client_ip: {from: host, as: ip, ipv6_prefix: 56}
       - client_ip: {from: x_forwarded_for, as: forwarded, peer_appended: true, trusted_hops: 1, ipv6_prefix: 56}
       - constant: {value: rest, as: rest}

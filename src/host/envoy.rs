@@ -64,6 +64,19 @@ impl Host for Envoy {
         hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name).ok().flatten()
     }
 
+    /// A header's value is that of its first line, and as a property that of all lines, joined by commas: without one
+    /// there is one line, and all headers need not be copied.
+    fn cookies(&self) -> Option<Vec<u8>> {
+        let joined = hostcalls::get_property(vec!["request", "headers", "cookie"]).ok().flatten()?;
+        if !joined.contains(&b',') {
+            return Some(joined);
+        }
+        let headers = hostcalls::get_map_bytes(MapType::HttpRequestHeaders).unwrap_or_default();
+        let lines: Vec<Bytes> =
+            headers.into_iter().filter(|(name, _)| name == "cookie").map(|(_, line)| line).collect();
+        Some(lines.join(b"; ".as_slice()))
+    }
+
     fn replace_response_header(&self, name: &str, value: &str) {
         // The map is there: this is called while the response's headers pass.
         let _ = hostcalls::set_map_value(MapType::HttpResponseHeaders, name, Some(value));

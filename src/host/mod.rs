@@ -39,6 +39,9 @@ trait Host {
     /// A header of the response of the service behind.
     fn response_header(&self, name: &str) -> Option<Vec<u8>>;
 
+    /// All lines of the request's `cookie`, joined by `; `.
+    fn cookies(&self) -> Option<Vec<u8>>;
+
     /// Puts a header into the response instead of any of the same name.
     fn replace_response_header(&self, name: &str, value: &str);
 }
@@ -298,6 +301,10 @@ struct HostRequest;
 impl Request for HostRequest {
     fn header(&self, name: &str) -> Option<Vec<u8>> {
         hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name).ok().flatten()
+    }
+
+    fn cookies(&self) -> Option<Vec<u8>> {
+        HOST.cookies()
     }
 
     fn is_doubled(&self, name: &str) -> bool {

@@ -4,7 +4,7 @@ use super::problem::{Found, Path};
 use super::read::{Fields, Reader, Words};
 use super::sources::{HEADER, property};
 use super::tree::Tree;
-use super::{ClassId, ClassIndex, ClassMatch, Classes, Condition, Origin};
+use super::{ClassId, ClassIndex, ClassMatch, Classes, Condition, Kind as PropertyKind, Origin};
 use crate::path::{NoPattern, Paths, Pattern, Regex};
 
 const CLASS: Words = Words { built: &["class", "match", "cost", "exempt"], later: &[] };
@@ -160,7 +160,8 @@ fn conditions(reader: &mut Reader, fields: &Fields) -> Vec<Condition> {
             reader.note(&path, Found::Nothing, "is empty and would match every request", WANTED);
         }
     }
-    let xds = |parts: &[&str]| Origin::Property(parts.iter().map(|part| (*part).to_owned()).collect());
+    let xds =
+        |parts: &[&str]| Origin::Property(parts.iter().map(|part| (*part).to_owned()).collect(), PropertyKind::Bytes);
     if let Some((tree, path)) = fields.get("route_name")
         && let Some(name) = reader.text(&path, tree, "write the name of a route")
     {

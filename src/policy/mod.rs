@@ -266,13 +266,26 @@ pub enum Origin {
     /// A segment of the path, counted from 1.
     PathSegment(usize, Paths),
     /// What the host of the module knows, by its path.
-    Property(Vec<String>),
+    Property(Vec<String>, Kind),
     /// The client's address, an IPv6 one cut to so many bits.
     ClientIp(AddressFrom, u32),
     /// Several values, all of which must be there.
     All(Vec<Source>),
     /// A value that stands in the policy: one bucket for all.
     Constant(String),
+}
+
+/// How the bytes of a property are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// As they are: in conditions of classes.
+    Bytes,
+    /// UTF-8 without control characters; all else is none.
+    Text,
+    /// 8 bytes, a double or an integer, that are an integer below 2^53; written as a decimal.
+    Number,
+    /// One byte; written as `true` or `false`.
+    Bool,
 }
 
 /// Where the address of a client is told.

@@ -3,7 +3,7 @@
 use super::problem::{Found, Path};
 use super::read::{Fields, Reader, Words};
 use super::tree::Tree;
-use super::{AddressFrom, Origin, Source};
+use super::{AddressFrom, Kind as PropertyKind, Origin, Source};
 use crate::path::Paths;
 use crate::tenant::Storage;
 
@@ -50,7 +50,7 @@ fn kind_of(word: &str) -> Kind {
         }
         "query" | "cookie" => kind("name", 0, NAME, &["name", "as", "trusted", "secret", "doubled"]),
         "path_segment" => kind("index", 1, "write index: N, 1 for the first", &["index", "as", "trusted"]),
-        "property" => kind("path", 2, PROPERTY, &["path", "as", "trusted", "secret"]),
+        "property" => kind("path", 2, PROPERTY, &["path", "as", "trusted", "secret", "type"]),
         "client_ip" => kind(
             "from",
             0,
@@ -184,7 +184,7 @@ fn source(reader: &mut Reader, path: &Path, tree: &Tree, setting: &mut Setting, 
             }
             Origin::All(parts)
         }
-        (_, Some((tree, at))) => origin(reader, word, at, tree, setting.paths)?,
+        (_, Some((tree, at))) => origin(reader, word, at, tree, setting.paths, options.kind)?,
     };
     Some(Source {
         label: options.label.unwrap_or_else(|| word.to_owned()),
@@ -196,7 +196,7 @@ fn source(reader: &mut Reader, path: &Path, tree: &Tree, setting: &mut Setting, 
 }
 
 /// What a source reads that its main field says in full.
-fn origin(reader: &mut Reader, word: &str, at: &Path, tree: &Tree, paths: Paths) -> Option<Origin> {
+fn origin(reader: &mut Reader, word: &str, at: &Path, tree: &Tree, paths: Paths, kind: PropertyKind) -> Option<Origin> {
     Some(match word {
         "header" => Origin::Header(reader.header_name(at, tree, HEADER)?),
         "authorization" => match reader.word(at, tree, &[("bearer", true), ("basic", false)], &[])? {
@@ -209,7 +209,7 @@ fn origin(reader: &mut Reader, word: &str, at: &Path, tree: &Tree, paths: Paths)
             let index = reader.integer(at, tree, 1..=64)?;
             Origin::PathSegment(usize::try_from(index).ok()?, paths)
         }
-        "property" => Origin::Property(property(reader, at, tree)?),
+        "property" => Origin::Property(property(reader, at, tree)?, kind),
         _ => Origin::Constant(not_empty(reader, at, tree, VALUE)?),
     })
 }
@@ -308,13 +308,21 @@ struct Options<'t> {
     trusted: bool,
     secret: bool,
     refuses_doubled: bool,
+    kind: PropertyKind,
 }
 
 impl<'t> Options<'t> {
     /// Reads the options of a source; a bare value is short for an object with the main field alone.
     fn read(reader: &mut Reader, path: &Path, tree: &'t Tree, kind: &Kind) -> Option<Options<'t>> {
-        let mut options =
-            Options { main: None, fields: None, label: None, trusted: false, secret: false, refuses_doubled: false };
+        let mut options = Options {
+            main: None,
+            fields: None,
+            label: None,
+            trusted: false,
+            secret: false,
+            refuses_doubled: false,
+            kind: PropertyKind::Text,
+        };
         match (tree, kind.main) {
             (Tree::Map(_), _) => {}
             (Tree::Text(_), Some((_, 0, _))) | (Tree::Int(_), Some((_, 1, _))) | (Tree::List(_), Some((_, 2, _))) => {
@@ -334,6 +342,10 @@ impl<'t> Options<'t> {
         if let Some((tree, path)) = fields.get("doubled") {
             reader.word(&path, tree, &[("refuse", ())], &[]);
             options.refuses_doubled = true;
+        }
+        if let Some((tree, path)) = fields.get("type") {
+            let kinds = [("text", PropertyKind::Text), ("number", PropertyKind::Number), ("bool", PropertyKind::Bool)];
+            options.kind = reader.word(&path, tree, &kinds, &[])?;
         }
         options.main = kind.main.and_then(|(main, _, wanted)| reader.needed(&fields, main, wanted));
         (options.trusted, options.secret, options.fields) = (trusted?, secret?, Some(fields));

@@ -1,13 +1,14 @@
 //! What a rule says of single tenants: their tiers, and limits of their own.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::classes::DEFAULT;
 use super::problem::{Found, Path, bytes};
 use super::read::{Fields, Reader, Words, is_name};
 use super::sources::NONE;
 use super::tree::Tree;
-use super::{Source, Tier, limits, sources};
+use super::{Origin, Source, Tier, limits, sources};
 use crate::tenant::{HashKey, Storage, Tenant};
 
 const TIER: Words = Words { built: &["sources", "tenants", "default"], later: &[] };
@@ -175,6 +176,13 @@ pub(super) fn tenant(reader: &mut Reader, path: &Path, text: &str, keys: &Keys) 
         return None;
     };
     if source.storage == Storage::Plain {
+        if let Some(right) = right_spelling(&source.origin, value) {
+            let wanted = "write it as requests are compared: an address without a port as RFC 5952 writes it and cut \
+                          to ipv6_prefix, a host in lower case without port and dot at the end, a constant as in key";
+            let choices = if right.is_empty() { Vec::new() } else { vec![format!("{label}.{right}")] };
+            reader.note_choices(path, Found::Nothing, "is a tenant that no request can be", wanted, choices);
+            return None;
+        }
         return Some(Tenant::new(label, value.as_bytes(), Storage::Plain, &keys.hash_key));
     }
     let tenant = Tenant::from_hash(label, value);
@@ -183,4 +191,31 @@ pub(super) fn tenant(reader: &mut Reader, path: &Path, text: &str, keys: &Keys) 
         reader.note(path, Found::Nothing, "is no hash, and its source is secret", wanted);
     }
     tenant
+}
+
+/// How a value that no request can have is to be written; empty where nothing like it can be had.
+fn right_spelling(origin: &Origin, value: &str) -> Option<String> {
+    let right = match origin {
+        Origin::Constant(constant) => constant.clone(),
+        Origin::Host => {
+            let name = match value.rsplit_once(':') {
+                Some((name, port)) if !port.contains(']') => name,
+                _ => value,
+            };
+            name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+        }
+        Origin::ClientIp(_, prefix) => {
+            let without_port = value.parse::<SocketAddr>().map(|address| address.ip());
+            match without_port.or_else(|_| value.parse()).map(|address: IpAddr| address.to_canonical()) {
+                Ok(IpAddr::V4(address)) => address.to_string(),
+                Ok(IpAddr::V6(address)) => {
+                    let cut = u128::MAX.checked_shl(128_u32.saturating_sub(*prefix)).unwrap_or_default();
+                    Ipv6Addr::from_bits(address.to_bits() & cut).to_string()
+                }
+                Err(_) => String::new(),
+            }
+        }
+        _ => return None,
+    };
+    (right != value).then_some(right)
 }

@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use super::address::client_ip;
+use super::credentials::{basic_user, bearer, credentials_are_joined, end_of_first};
 use super::{Reading, Request};
 use crate::path::{self, Malformed};
-use crate::policy::{Missing, Origin, Rule, Source};
+use crate::policy::{Kind, Missing, Origin, Rule, Source};
 use crate::tenant::{Tenant, escape_into};
 
 /// Whose request it is.
@@ -89,21 +90,29 @@ fn value(source: &Source, reading: &Reading) -> Result<Value, Identity> {
             }
             Some(joined.as_bytes().into())
         }
+        Origin::Header(name) => reading.header(name).map(|value| match end_of_first(name, &value) {
+            Some(end) => value.get(..end).unwrap_or_default().trim_ascii().into(),
+            None => value,
+        }),
         origin => sent(origin, reading),
     };
-    if source.refuses_doubled && value.is_some() && is_doubled(&source.origin, reading) {
+    if source.refuses_doubled && is_doubled(&source.origin, value.is_some(), reading) {
         return Err(Identity::Doubled);
     }
     Ok(value.filter(|value| !value.is_empty()))
 }
 
-/// Whether a request sends two values where the first one counts.
-fn is_doubled(origin: &Origin, reading: &Reading) -> bool {
+/// Whether a request sends two values where the first one counts. All headers are looked at only where there is a value.
+fn is_doubled(origin: &Origin, has_value: bool, reading: &Reading) -> bool {
+    let on_lines = |name: &str| has_value && reading.is_doubled(name);
     match origin {
-        Origin::Header(name) => reading.is_doubled(name),
-        Origin::Bearer | Origin::BasicUser => reading.is_doubled("authorization"),
-        Origin::Query(name) => parameter(reading, name, 1).is_some(),
-        Origin::Cookie(name) => cookie(reading, name, 1).is_some(),
+        Origin::Header(name) => {
+            let joined = |value: Rc<[u8]>| end_of_first(name, &value).is_some();
+            reading.header(name).is_some_and(joined) || on_lines(name)
+        }
+        Origin::Bearer | Origin::BasicUser => credentials_are_joined(reading) || on_lines("authorization"),
+        Origin::Query(name) => has_value && parameter(reading, name, 1).is_some(),
+        Origin::Cookie(name) => has_value && cookie(reading, name, 1).is_some(),
         _ => false,
     }
 }
@@ -113,18 +122,49 @@ pub(super) fn sent(origin: &Origin, reading: &Reading) -> Value {
     match origin {
         Origin::Header(name) => reading.header(name),
         Origin::Constant(value) => Some(value.as_bytes().into()),
-        Origin::Bearer => credentials(reading, b"bearer").map(Rc::from),
-        Origin::BasicUser => basic_user(&credentials(reading, b"basic")?).map(Rc::from),
+        Origin::Bearer => bearer(reading).map(Rc::from),
+        Origin::BasicUser => basic_user(reading).map(Rc::from),
         Origin::Query(name) => parameter(reading, name, 0).map(Rc::from),
         Origin::Cookie(name) => cookie(reading, name, 0).map(Rc::from),
         Origin::Host => host(&reading.header(":authority")?).map(Rc::from),
-        Origin::Property(path) => {
+        Origin::Property(path, kind) => {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
-            reading.property(&path)
+            reading.property(&path).and_then(|bytes| property(bytes, *kind))
         }
         Origin::ClientIp(from, prefix) => client_ip(*from, *prefix, reading).map(|text| text.as_bytes().into()),
         // Both may fail: see `value`.
         Origin::PathSegment(..) | Origin::All(_) => None,
+    }
+}
+
+/// The bytes of a property, as this kind.
+fn property(bytes: Rc<[u8]>, kind: Kind) -> Value {
+    match kind {
+        Kind::Bytes => Some(bytes),
+        // A number or a whole object is no text: an object has many forms, since its fields come in no fixed order.
+        Kind::Text => {
+            let is_text = std::str::from_utf8(&bytes).is_ok_and(|text| !text.contains(char::is_control));
+            is_text.then_some(bytes)
+        }
+        Kind::Number => {
+            const END: i64 = 1 << 53;
+            let bytes = <[u8; 8]>::try_from(&*bytes).ok()?;
+            // No number but 0 is a double with the bytes of an integer of that range: below 0 those are no numbers.
+            let integer = i64::from_le_bytes(bytes);
+            let double = f64::from_le_bytes(bytes);
+            let number = match integer > -END / 2 && integer < END {
+                true => integer,
+                // Below 2^53 the cast cuts nothing off.
+                false if double.fract() == 0.0 && double.abs() < END as f64 => double as i64,
+                false => return None,
+            };
+            Some(number.to_string().as_bytes().into())
+        }
+        Kind::Bool => match *bytes {
+            [0] => Some(b"false".as_slice().into()),
+            [1] => Some(b"true".as_slice().into()),
+            _ => None,
+        },
     }
 }
 
@@ -186,52 +226,4 @@ fn cookie(reading: &Reading, name: &str, nth: usize) -> Option<Vec<u8>> {
     let value = values.nth(nth)?;
     let quoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
     Some(quoted.unwrap_or(value).to_vec())
-}
-
-/// The credentials of `Authorization` with this scheme, which is compared without case (RFC 9110, 11.1).
-fn credentials(reading: &Reading, scheme: &[u8]) -> Option<Vec<u8>> {
-    let value = reading.header("authorization")?;
-    let space = value.iter().position(|byte| *byte == b' ')?;
-    let (given, rest) = value.split_at_checked(space)?;
-    given.eq_ignore_ascii_case(scheme).then(|| rest.trim_ascii().to_vec())
-}
-
-/// The user of Basic credentials: what stands before the first colon (RFC 7617, 2).
-fn basic_user(credentials: &[u8]) -> Option<Vec<u8>> {
-    let mut user = base64(credentials)?;
-    let colon = user.iter().position(|byte| *byte == b':')?;
-    user.truncate(colon);
-    Some(user)
-}
-
-/// Decodes base64 (RFC 4648, 4), its padding written or left out, in the one spelling that each text has.
-fn base64(text: &[u8]) -> Option<Vec<u8>> {
-    let end = text.iter().position(|byte| *byte == b'=').unwrap_or(text.len());
-    let (digits, padding) = text.split_at_checked(end)?;
-    let is_padded = text.len().is_multiple_of(4) && matches!(padding, b"=" | b"==");
-    if !(padding.is_empty() || is_padded) {
-        return None;
-    }
-    let mut decoded = Vec::with_capacity(digits.len());
-    // So many bits are left of the digits before.
-    let (mut bits, mut left) = (0_u32, 0_u32);
-    for digit in digits {
-        let value = match digit {
-            b'A'..=b'Z' => digit.wrapping_sub(b'A'),
-            b'a'..=b'z' => digit.wrapping_sub(b'a').wrapping_add(26),
-            b'0'..=b'9' => digit.wrapping_sub(b'0').wrapping_add(52),
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits.wrapping_shl(6) | u32::from(value);
-        left = left.wrapping_add(6);
-        if left >= 8 {
-            left = left.wrapping_sub(8);
-            let [byte, ..] = bits.wrapping_shr(left).to_le_bytes();
-            decoded.push(byte);
-            bits &= 1_u32.wrapping_shl(left).wrapping_sub(1);
-        }
-    }
-    (bits == 0 && left < 6).then_some(decoded)
 }

@@ -5,6 +5,7 @@
 
 mod address;
 mod class;
+mod credentials;
 mod identity;
 
 use std::cell::{OnceCell, RefCell};
@@ -21,6 +22,11 @@ use crate::policy::Observe;
 pub trait Request {
     /// The value of a header by its lower-case name, `:method` and `:path` among them. The first one of several.
     fn header(&self, name: &str) -> Option<Vec<u8>>;
+
+    /// What all lines of `cookie` say, joined by `; ` (RFC 9113, 8.2.3): one line may stand on several.
+    fn cookies(&self) -> Option<Vec<u8>> {
+        self.header("cookie")
+    }
 
     /// Whether a header was sent more than once.
     fn is_doubled(&self, name: &str) -> bool;
@@ -63,7 +69,7 @@ impl<'r> Reading<'r> {
     }
 
     pub fn header(&self, name: &str) -> Known {
-        self.once(name, &|| self.request.header(name))
+        self.once(name, &|| if name == "cookie" { self.request.cookies() } else { self.request.header(name) })
     }
 
     pub fn property(&self, path: &[&str]) -> Known {

@@ -115,6 +115,13 @@ impl Request for Sent {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
     }
 
+    fn cookies(&self) -> Option<Vec<u8>> {
+        self.read.borrow_mut().push("cookie".to_owned());
+        let lines = self.headers.iter().filter(|(name, _)| name == "cookie");
+        let lines: Vec<&[u8]> = lines.map(|(_, value)| value.as_slice()).collect();
+        (!lines.is_empty()).then(|| lines.join(b"; ".as_slice()))
+    }
+
     fn is_doubled(&self, name: &str) -> bool {
         self.read.borrow_mut().push("all".to_owned());
         self.headers.iter().filter(|(other, _)| other == name).nth(1).is_some()

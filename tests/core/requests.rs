@@ -72,7 +72,7 @@ fn the_token_of_bearer_is_hashed() {
         (b"bearer k1", K1),
         (b"BEARER k1", K1),
         (b"bEaReR   k1  ", K1),
-        (b"Bearer \xff\x00", "authorization.~f5414477cbf1995df52083ff7be2191b"),
+        (b"Bearer \xff\x00", "none.anonymous"),
         (b"Bearer token-of-alice", "authorization.~4d85d75dac2641c9b03ebd8fdeca4df7"),
         (b"Bearer", "none.anonymous"),
         (b"Bearer ", "none.anonymous"),

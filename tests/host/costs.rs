@@ -362,7 +362,14 @@ fn a_request_that_finds_a_lent_token_costs_no_header_that_the_policy_does_not_ne
     let cases = [
         (vec![("/classes", by_method)], &["get_header request :method", "get_header request x-user-id"][..]),
         (vec![("/classes", json!([]))], &["get_header request x-user-id"]),
-        (vec![("/classes", json!([])), ("/rules/0/key", json!([{"constant": {"value": "u1", "as": "user"}}]))], &[]),
+        (
+            vec![
+                ("/classes", json!([])),
+                ("/rules/0/key", json!([{"constant": {"value": "u1", "as": "user"}}])),
+                ("/rules/0/tier", json!({"default": "free"})),
+            ],
+            &[],
+        ),
     ];
     for (mut changes, headers) in cases {
         changes.push(("/rules/0/limits", json!({"free": {"default": "1000/s"}, "gold": "unlimited"})));

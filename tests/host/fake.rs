@@ -225,6 +225,12 @@ impl Fake {
         let name = format!(".{}", path.trim_end_matches('\0').replace('\0', "."));
         self.trace(format!("get_property {name}"));
         let stream = self.streams.get(&self.effective).ok_or(BAD_ARGUMENT)?;
+        if let Some(header) = name.strip_prefix(".request.headers.") {
+            // All lines, joined by commas, whatever the header.
+            let lines = stream.request.iter().filter(|(other, _)| other == header);
+            let lines: Vec<&[u8]> = lines.map(|(_, value)| value.as_slice()).collect();
+            return if lines.is_empty() { Err(NOT_FOUND) } else { Ok(lines.join(b",".as_slice())) };
+        }
         let found = stream.request.iter().find(|(other, _)| *other == name);
         found.map(|(_, value)| value.clone()).ok_or(NOT_FOUND)
     }

@@ -65,3 +65,34 @@ fn addresses_properties_and_doubled_headers_are_read_of_the_host() {
         }
     });
 }
+
+#[test]
+fn cookies_on_several_lines_are_read_and_one_line_costs_one_call() {
+    let cookie = json!([{"cookie": {"name": "sid", "trusted": true, "doubled": "refuse"}}]);
+    let changes =
+        [("/rules/0/key", cookie), ("/rules/0/missing", json!("deny")), ("/rules/0/tier", json!({"default": "free"}))];
+    const DOUBLED: &str = r#"400 | content-type: application/json | {"error":"doubled","rule":"per-user"}"#;
+    const ONE: &[&str] = &["get_property .request.headers.cookie"];
+    const SEVERAL: &[&str] = &["get_property .request.headers.cookie", "get_headers"];
+    with_policy(&changes, |proxy, root| {
+        let table: &[(&[(&str, &str)], bool, &[&str])] = &[
+            (&[("cookie", "a=b; sid=acme")], false, ONE),
+            (&[("cookie", "a=b"), ("cookie", "sid=acme")], false, SEVERAL),
+            (&[("cookie", "a=b,c; sid=acme")], false, SEVERAL),
+            (&[("cookie", "sid=acme"), ("cookie", "sid=other")], true, SEVERAL),
+        ];
+        for (headers, is_doubled, read) in table {
+            proxy.trace();
+            let get: &[(&str, &str)] = &[(":method", "GET"), (":path", "/v1/items")];
+            let stream = proxy.request(root, &[get, *headers].concat());
+            let trace = proxy.trace();
+            let values: Vec<&str> = trace
+                .iter()
+                .map(String::as_str)
+                .filter(|call| call.starts_with("get_") && (call.contains("cookie") || *call == "get_headers"))
+                .collect();
+            assert_eq!(values, *read, "{headers:?}");
+            assert_eq!(proxy.sees(stream) == DOUBLED, *is_doubled, "{headers:?}");
+        }
+    });
+}

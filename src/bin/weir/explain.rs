@@ -435,7 +435,7 @@ fn origin(of: &Origin) -> String {
         Origin::Cookie(name) => format!("cookie {name}"),
         Origin::Host => "host".to_owned(),
         Origin::PathSegment(number, _) => format!("path_segment {number}"),
-        Origin::Property(path) => format!("property {}", path.join(".")),
+        Origin::Property(path, _) => format!("property {}", path.join(".")),
         Origin::ClientIp(weir::policy::AddressFrom::Host, _) => "client_ip from host".to_owned(),
         Origin::ClientIp(weir::policy::AddressFrom::Forwarded(_), _) => "client_ip from x_forwarded_for".to_owned(),
         Origin::All(parts) => {

@@ -48,7 +48,7 @@ pub struct Envoy {
     pub managers: Vec<Manager>,
 }
 
-/// How an Envoy finds out who the client is.
+/// How an Envoy finds out who the client is, and whose token it is.
 #[derive(Clone, Debug)]
 pub struct Manager {
     /// In which of the files at hand, by its number, and where.
@@ -59,6 +59,8 @@ pub struct Manager {
     pub skips_append: bool,
     /// Extensions find it out.
     pub has_extensions: bool,
+    /// Where a filter of it stands that verifies tokens.
+    pub jwt_authn: Option<Place>,
 }
 
 /// A filter that a connection manager discovers: its configuration stands elsewhere, as a resource of this name.
@@ -224,6 +226,11 @@ fn walk(node: &Node, around: &Around, found: &mut Vec<Found>, discovered: &mut V
 }
 
 fn manager(node: &Node) -> Manager {
+    let mut filters = node.get("http_filters").map(Node::items).unwrap_or_default().iter();
+    let verifies = |filter: &&Node| {
+        let config = filter.get("typed_config");
+        config.and_then(type_of).is_some_and(|name| name.ends_with(".jwt_authn.v3.JwtAuthentication"))
+    };
     let flag = |key: &str| matches!(node.get(key).map(|node| &node.value), Some(Value::Bool(true)));
     Manager {
         document: 0,
@@ -235,6 +242,7 @@ fn manager(node: &Node) -> Manager {
         },
         skips_append: flag("skip_xff_append"),
         has_extensions: node.get("original_ip_detection_extensions").is_some(),
+        jwt_authn: filters.find(verifies).map(|filter| filter.at),
     }
 }
 

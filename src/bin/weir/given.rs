@@ -40,6 +40,12 @@ impl Request for Given {
         self.headers.iter().find(|header| header.name == name).map(|header| header.value.clone())
     }
 
+    fn cookies(&self) -> Option<Vec<u8>> {
+        let lines = self.headers.iter().filter(|header| header.name == "cookie");
+        let lines: Vec<&[u8]> = lines.map(|header| header.value.as_slice()).collect();
+        (!lines.is_empty()).then(|| lines.join(b"; ".as_slice()))
+    }
+
     fn is_doubled(&self, name: &str) -> bool {
         self.headers.iter().filter(|header| header.name == name).count() > 1
     }
@@ -146,7 +152,7 @@ impl Given {
                     "--request @FILE or --request @-",
                 )
             }
-            Origin::Property(path) => {
+            Origin::Property(path, _) => {
                 let mut same = self.properties.iter().filter(|property| property.path == *path);
                 (same.any(|property| property.is_open), format!("--property {}", path.join(".")), "--property @FILE")
             }

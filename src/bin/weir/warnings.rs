@@ -26,6 +26,7 @@ pub fn of(policy: &Policy, node: &Node, host: &Host, clusters: &Clusters) -> Vec
         if let Host::Envoy(Envoy { managers, .. }) = host {
             managers.iter().for_each(|manager| found.addresses(rule, manager, &path));
         }
+        found.tokens(rule, policy, host, &path);
     }
     found.cluster(policy, host, clusters);
     found.reports
@@ -283,7 +284,7 @@ impl Warnings<'_> {
                     self.addresses_of(parts, manager, &if has_list { inner } else { inner.word("sources") });
                     continue;
                 }
-                Origin::Property(parts) => parts.iter().map(String::as_str).eq(["source", "address"]),
+                Origin::Property(parts, _) => parts.iter().map(String::as_str).eq(["source", "address"]),
                 Origin::ClientIp(weir::policy::AddressFrom::Host, _) => true,
                 Origin::ClientIp(weir::policy::AddressFrom::Forwarded(_), _) => {
                     self.appended(manager, &at.word("client_ip").word("peer_appended"));
@@ -308,6 +309,36 @@ impl Warnings<'_> {
                     manager.trusted_hops
                 );
                 self.note_as(Severity::Note, &at, message);
+            }
+        }
+    }
+
+    /// Tokens that something before has verified, and that name their bearer by their own text.
+    fn tokens(&mut self, rule: &Rule, policy: &Policy, host: &Host, path: &Path) {
+        let verifies = match host {
+            Host::Envoy(envoy) => envoy.managers.iter().find_map(|manager| manager.jwt_authn),
+            _ => None,
+        };
+        let verified = match verifies {
+            Some(at) => format!("jwt_authn (line {})", at.line),
+            None if reads_claims(policy) => "jwt_authn".to_owned(),
+            None => return,
+        };
+        let is_trusted = |source: &Source| source.origin == Origin::Bearer && source.trusted;
+        for (index, source) in rule.sources.iter().enumerate() {
+            let parts = match &source.origin {
+                Origin::All(parts) => parts.as_slice(),
+                _ => std::slice::from_ref(source),
+            };
+            if parts.iter().any(is_trusted) {
+                let message = format!(
+                    "is the text of a token that {verified} verifies: whoever has several tokens is several tenants, \
+                     jwt_authn also takes headers from which no token is read here, and takes the header off unless \
+                     its provider says forward: true; write property: {{path: [metadata, filter_metadata, \
+                     envoy.filters.http.jwt_authn, payload, sub], trusted: true}}, with payload_in_metadata: payload \
+                     at the provider"
+                );
+                self.warn(&path.word("key").then(Segment::Index(index)), message);
             }
         }
     }
@@ -346,6 +377,20 @@ impl Warnings<'_> {
     }
 }
 
+/// Whether a policy reads what jwt_authn has verified.
+fn reads_claims(policy: &Policy) -> bool {
+    let sources = policy.rules.iter().flat_map(|rule| rule.sources.iter().chain(&rule.tier_sources));
+    let parts = sources.flat_map(|source| match &source.origin {
+        Origin::All(parts) => parts.as_slice(),
+        _ => std::slice::from_ref(source),
+    });
+    let reads = |origin: &Origin| match origin {
+        Origin::Property(path, _) => path.get(2).is_some_and(|part| part == "envoy.filters.http.jwt_authn"),
+        _ => false,
+    };
+    parts.into_iter().any(|part| reads(&part.origin))
+}
+
 /// Whether two tiers give the same to every class from the same kind of buckets.
 fn is_same(one: &Tier, other: &Tier) -> bool {
     let entries = |tier: &Tier| -> Vec<Option<Entry>> {
@@ -364,7 +409,7 @@ pub fn condition(condition: &Condition) -> String {
     let what = match &condition.origin {
         Origin::Header(name) => format!("header {name}"),
         Origin::Query(name) => format!("query {name}"),
-        Origin::Property(path) => path.join("."),
+        Origin::Property(path, _) => path.join("."),
         _ => "host".to_owned(),
     };
     match &condition.exact {

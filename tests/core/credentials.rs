@@ -1,0 +1,184 @@
+//! One token, however it is spelled, is one tenant or nobody's; and what is sent on two lines is sent twice.
+
+use wasm_bindgen_test::wasm_bindgen_test;
+use weir::rule::{Ruling, judge};
+
+use crate::made::{Sent, policy_of};
+
+type Headers<'h> = [(&'h str, &'h [u8])];
+
+const NOBODY: &str = "none.anonymous";
+
+const DOUBLED: &str = "doubled(0)";
+
+/// The tenant of the bucket that is asked, or the name of the ruling.
+fn who(key: &str, headers: &Headers) -> String {
+    match judge(&policy_of(key, r#""60/m""#, "", ""), &Sent::new(headers)).ruling {
+        Ruling::Ask(asks) => {
+            let key = asks.first().map(|ask| ask.key.clone()).unwrap_or_default();
+            key.split(['{', '}']).nth(1).unwrap_or_default().to_owned()
+        }
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+fn source(kind: &str, main: &str, doubled: &str) -> String {
+    format!(r#"[{{"{kind}": {{{main}, "as": "t", "trusted": true {doubled}}}}}]"#)
+}
+
+const REFUSE: &str = r#", "doubled": "refuse""#;
+
+/// HMAC-SHA-256 with the key `secret`, as `openssl dgst` prints it.
+const OF_JWT: &str = "t.~74a614902618854f9f6f8caf6c7ac745";
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_bearer_token_has_one_spelling_or_is_none() {
+    let bearer = source("authorization", r#""scheme": "bearer""#, "");
+    let refusing = source("authorization", r#""scheme": "bearer""#, REFUSE);
+    let of = |sent: &[u8]| who(&bearer, &[("authorization", sent)]);
+    let jwt = of(b"Bearer aa.bb.cc");
+    assert_eq!(jwt, OF_JWT);
+    let one: &[&[u8]] = &[
+        b"bearer aa.bb.cc",
+        b"BEARER aa.bb.cc",
+        b"bEaReR    aa.bb.cc",
+        // Padding, which no JWT has (RFC 7515, 2) and which verifiers pass over.
+        b"Bearer aa.bb.cc=",
+        b"Bearer aa.bb.cc==",
+        b"Bearer aa.bb.cc========",
+        // Spaces at the end of a line are no part of it.
+        b"Bearer aa.bb.cc ",
+    ];
+    for sent in one {
+        assert_eq!(of(sent), jwt, "{}", sent.escape_ascii());
+        assert_eq!(who(&refusing, &[("authorization", sent)]), jwt, "{}", sent.escape_ascii());
+    }
+    // Tokens of any other form are what they are.
+    let opaque: &[&[u8]] = &[
+        b"Bearer ab",
+        b"Bearer ab=",
+        b"Bearer ab==",
+        b"Bearer Ab",
+        b"Bearer -._~+/9",
+        b"Bearer a.b",
+        b"Bearer a.b.c.d=",
+    ];
+    for (number, sent) in opaque.iter().enumerate() {
+        assert!(of(sent).starts_with("t.~"), "{}", sent.escape_ascii());
+        assert!(opaque.iter().take(number).all(|other| of(other) != of(sent)), "{}", sent.escape_ascii());
+    }
+    let none: &[&[u8]] = &[
+        b"",
+        b"Bearer",
+        b"Bearer ",
+        b"Bearer =",
+        b"Beareraa.bb.cc",
+        b" Bearer aa.bb.cc",
+        b"Bearer\taa.bb.cc",
+        b"Bearer aa.bb.cc x",
+        b"Bearer x aa.bb.cc",
+        b"Bearer aa.bb.cc;x",
+        b"Bearer \"aa.bb.cc\"",
+        b"Bearer Bearer aa.bb.cc",
+        b"Bearer aa.b=b.cc",
+        b"Bearer =aa.bb.cc",
+        b"Bearer aa.bb.cc\xff",
+        b"Bearer aa.bb.cc\x00",
+        b"Basic aa.bb.cc",
+        b"aa.bb.cc",
+    ];
+    for sent in none {
+        assert_eq!(of(sent), NOBODY, "{}", sent.escape_ascii());
+        assert_eq!(who(&refusing, &[("authorization", sent)]), NOBODY, "{}", sent.escape_ascii());
+    }
+    // A comma is another line, which Envoy has joined.
+    let joined: &[&[u8]] = &[
+        b"Bearer ,aa.bb.cc",
+        b"Bearer aa.bb.cc,X",
+        b"Bearer aa.bb.cc,",
+        b",Bearer aa.bb.cc",
+        b"Bearer aa.bb.cc,Bearer aa.bb.cc",
+        b"Bearer aa.bb.cc, Bearer other",
+        b"Basic QTpC,Bearer aa.bb.cc",
+        b",",
+    ];
+    for sent in joined {
+        assert_eq!(of(sent), NOBODY, "{}", sent.escape_ascii());
+        assert_eq!(who(&refusing, &[("authorization", sent)]), DOUBLED, "{}", sent.escape_ascii());
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_joined_user_of_basic_credentials_is_sent_twice() {
+    let basic = source("authorization", r#""scheme": "basic""#, "");
+    let refusing = source("authorization", r#""scheme": "basic""#, REFUSE);
+    let of = |key: &str, sent: &[u8]| who(key, &[("authorization", sent)]);
+    assert!(of(&refusing, b"Basic QTpC").starts_with("t.~"));
+    assert_eq!(of(&refusing, b"basic   QTpC"), of(&basic, b"Basic QTpC"));
+    for sent in [b"Basic QTpC,Basic QTpC".as_slice(), b"Basic QTpC,", b"Basic ,QTpC", b"Bearer x,Basic QTpC"] {
+        assert_eq!(of(&basic, sent), NOBODY, "{}", sent.escape_ascii());
+        assert_eq!(of(&refusing, sent), DOUBLED, "{}", sent.escape_ascii());
+    }
+    assert_eq!(of(&basic, b"Basic QTpC QTpC"), NOBODY);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_header_that_hosts_join_and_that_holds_no_comma_is_sent_twice_where_it_holds_one() {
+    let first = [
+        "origin",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+        "x-request-id",
+        "grpc-timeout",
+        "access-control-request-method",
+    ];
+    for name in first {
+        let (header, refusing) = (
+            source("header", &format!(r#""name": "{name}""#), ""),
+            source("header", &format!(r#""name": "{name}""#), REFUSE),
+        );
+        assert_eq!(who(&header, &[(name, b"a")]), "t.a", "{name}");
+        assert_eq!(who(&refusing, &[(name, b"a")]), "t.a", "{name}");
+        // The first counts, as where the host does not join.
+        assert_eq!(who(&header, &[(name, b"a,b")]), "t.a", "{name}");
+        assert_eq!(who(&header, &[(name, b"a , b")]), "t.a", "{name}");
+        assert_eq!(who(&header, &[(name, b",b")]), NOBODY, "{name}");
+        for sent in [b"a,b".as_slice(), b"a,a", b"a,", b",a", b","] {
+            assert_eq!(who(&refusing, &[(name, sent)]), DOUBLED, "{name}: {}", sent.escape_ascii());
+        }
+    }
+    // What a list is for, or a comment, holds commas as it likes.
+    for name in ["user-agent", "referer", "accept", "via", "x-user"] {
+        let refusing = source("header", &format!(r#""name": "{name}""#), REFUSE);
+        assert_eq!(who(&refusing, &[(name, b"a,b")]), "t.a%2Cb", "{name}");
+    }
+    // Two credentials are none; the parameters of one are one.
+    let (header, refusing) =
+        (source("header", r#""name": "authorization""#, ""), source("header", r#""name": "authorization""#, REFUSE));
+    for sent in [b"Key a,Key b".as_slice(), b"Key YQ==,Key b", b"Bearer ,a", b"Key,b", b"a,b"] {
+        assert_eq!(who(&header, &[("authorization", sent)]), NOBODY, "{}", sent.escape_ascii());
+        assert_eq!(who(&refusing, &[("authorization", sent)]), DOUBLED, "{}", sent.escape_ascii());
+    }
+    let params = b"Digest u=a, n=b";
+    assert_eq!(who(&refusing, &[("authorization", params)]), "t.Digest%20u%3Da%2C%20n%3Db");
+    assert_eq!(who(&refusing, &[("authorization", b"Key a")]), "t.Key%20a");
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn cookies_are_those_of_all_lines() {
+    let (cookie, refusing) = (source("cookie", r#""name": "sid""#, ""), source("cookie", r#""name": "sid""#, REFUSE));
+    let rows: &[(&Headers, &str, &str)] = &[
+        (&[("cookie", b"a=b"), ("cookie", b"sid=acme")], "t.acme", "t.acme"),
+        (&[("cookie", b"sid=acme"), ("cookie", b"a=b")], "t.acme", "t.acme"),
+        (&[("cookie", b"sid=acme"), ("cookie", b"sid=other")], "t.acme", DOUBLED),
+        (&[("cookie", b"a=b"), ("cookie", b"sid=acme; sid=acme")], "t.acme", DOUBLED),
+        (&[("cookie", b"a=b,sid=x"), ("cookie", b"sid=acme")], "t.acme", "t.acme"),
+        (&[("cookie", b"a=b"), ("cookie", b"c=d")], NOBODY, NOBODY),
+    ];
+    for (headers, wanted, wanted_refusing) in rows {
+        assert_eq!(who(&cookie, headers), *wanted, "{headers:?}");
+        assert_eq!(who(&refusing, headers), *wanted_refusing, "{headers:?}");
+    }
+    let header = source("header", r#""name": "cookie""#, "");
+    assert_eq!(who(&header, &[("cookie", b"a=b"), ("cookie", b"c=d")]), "t.a%3Db%3B%20c%3Dd");
+}
