@@ -141,7 +141,10 @@ toolchain:
 	  echo "missing: rustup, which brings Rust $(CHANNEL) and its wasm targets (a distribution's cargo cannot)"; \
 	  echo "install it from https://rustup.rs and come back"; exit 1; \
 	fi; \
-	has() { rustup "$$1" list --installed --toolchain $(CHANNEL) 2>/dev/null | grep -q "^$$2"; }; \
+	if [ -z "$(CHANNEL)" ] || [ -z "$(TARGETS)" ]; then \
+	  echo "rust-toolchain.toml: no channel or no targets were found; write each on one line"; exit 1; \
+	fi; \
+	has() { rustup "$$1" list --installed --toolchain $(CHANNEL) 2>/dev/null | grep -E "^$$2(-$$(uname -m)-.*)?$$" >/dev/null; }; \
 	if ! has component rustc; then \
 	  echo "==> installing Rust $(CHANNEL)"; rustup --quiet toolchain install $(CHANNEL) --profile minimal; \
 	fi; \

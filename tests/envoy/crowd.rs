@@ -22,6 +22,9 @@ const BOUND: Duration = Duration::from_secs(60);
 /// A bystander is answered within this, on a busy machine of two cores.
 const BYSTANDER: Duration = Duration::from_secs(5);
 
+/// How long those wait whom nobody answers: long enough for all to come.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
 /// What the route does with those who pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
@@ -200,7 +203,7 @@ fn a_crowd_whose_limiter_dies_is_decided_by_on_error() {
 #[test]
 fn a_crowd_of_tenants_is_decided_at_its_deadline_while_redis_hangs() {
     for (on_error, status, route) in [("deny", 503, Route::Upstream), ("allow", 200, Route::Itself)] {
-        let mut rig = rig("1000000/d", "20s", on_error, route);
+        let mut rig = rig("1000000/d", &format!("{}s", TIMEOUT.as_secs()), on_error, route);
         let requests: Vec<Request> = (0..CROWD).map(|number| of(&format!("u{}", number / 5))).collect();
         let seen = beside_bystanders(&mut rig, |rig| {
             rig.redis.stop();
@@ -208,11 +211,38 @@ fn a_crowd_of_tenants_is_decided_at_its_deadline_while_redis_hangs() {
             let crowd = come(rig, &requests);
             let here = since.elapsed();
             let seen = statuses(crowd);
-            println!("    {on_error}: all here after {here:?}, all answered after {:?}", since.elapsed());
+            let took = since.elapsed();
+            println!("    {on_error}: all here after {here:?}, all answered after {took:?}");
+            // Nobody before its time, and the last a few turns of the event loop after it.
+            assert!(took > TIMEOUT && took < TIMEOUT + here + BYSTANDER, "{took:?}");
             rig.redis.cont();
             seen
         });
         assert_eq!(seen, [(status, CROWD)], "{on_error}");
+    }
+}
+
+/// Calls that fail in the host's call that makes them: Envoy tells of each when the callback returns, nested.
+#[test]
+fn a_crowd_of_tenants_whose_calls_fail_at_once_is_decided_by_on_error() {
+    let tight = r#"{"name": "CLUSTER", "type": "STATIC", "connect_timeout": "1s",
+        "circuit_breakers": {"thresholds": [{"max_connections": 1, "max_pending_requests": 1, "max_requests": 1}]},
+        "load_assignment": {"cluster_name": "CLUSTER", "endpoints": [{"lb_endpoints": [ENDPOINT]}]}}"#;
+    let tight = tight.split_whitespace().collect::<Vec<_>>().join(" ");
+    let endpoint = r#"{"endpoint": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 9}}}}"#;
+    let clusters = [
+        tight.replace("CLUSTER", "tight").replace("ENDPOINT", endpoint),
+        tight.replace("CLUSTER", "empty").replace("ENDPOINT", ""),
+    ];
+    for (cluster, on_error, status) in [("tight", "deny", 503), ("empty", "deny", 503), ("empty", "allow", 200)] {
+        // The breaker stays closed, so that each tenant has a call.
+        let to = format!(r#""cluster": "{cluster}", "breaker": {{"failures": 1000000}}"#);
+        let policy = policy("1000000/d", "30s", on_error).replace(r#""cluster": "webdis""#, &to);
+        let options = Options { envoys: 1, concurrency: 1, more_clusters: &clusters, ..Options::default() };
+        let mut rig = rig_of(&policy, Route::Itself, options);
+        let requests: Vec<Request> = (0..CROWD).map(|number| of(&format!("u{}", number / 2))).collect();
+        let seen = beside_bystanders(&mut rig, |rig| statuses(come(rig, &requests)));
+        assert_eq!(seen, [(status, CROWD)], "{cluster}, {on_error}");
     }
 }
 

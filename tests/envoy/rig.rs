@@ -37,6 +37,8 @@ pub struct Options<'a> {
     pub expect_ready: bool,
     pub concurrency: u32,
     pub module: PathBuf,
+    /// As [`EnvoyOptions::more_clusters`].
+    pub more_clusters: &'a [String],
     /// Redis loses no write that it has answered, whatever ends it.
     pub durable: bool,
 }
@@ -54,6 +56,7 @@ impl Default for Options<'_> {
             expect_ready: true,
             concurrency: 2,
             module: module(),
+            more_clusters: &[],
             durable: false,
         }
     }
@@ -120,8 +123,9 @@ impl Rig {
             .map(|_| {
                 let upstream_port = options.upstream_port.unwrap_or(peer.upstream_port());
                 let base = EnvoyOptions::new(&options.module, "", upstream_port, limiter_port);
-                let Options { env, expect_ready, concurrency, .. } = options;
-                let options = EnvoyOptions { listeners, env, drain_s: 10, expect_ready, concurrency, ..base };
+                let Options { env, expect_ready, concurrency, more_clusters, .. } = options;
+                let options =
+                    EnvoyOptions { listeners, env, drain_s: 10, expect_ready, concurrency, more_clusters, ..base };
                 Envoy::start(&scratch, options).unwrap()
             })
             .collect();
