@@ -59,7 +59,7 @@ fn a_marker_in_every_string_is_in_no_log_and_no_credential_is_in_redis() {
     let env = [("WEIR_HASH_SECRET", MARKER), ("WEIR_LIMITER_AUTH", authorization.as_str())];
     let options = Options { env: &env, basic_auth: Some(&password), ..Options::default() };
     let mut rig = Rig::start(&marked_policy("deny"), options);
-    let secret = format!("secret {MARKER}");
+    let secret = format!("secret.{MARKER}");
     let requests = |name: &str, value: &str| vec![Request::get(format!("/{MARKER}?{MARKER}")).header(name, value); 8];
     let by_header = rig.send(&requests(&format!("x-{MARKER}"), &secret));
     let by_token = rig.send(&requests("authorization", &format!("bearer {secret}")));
@@ -74,8 +74,8 @@ fn a_marker_in_every_string_is_in_no_log_and_no_credential_is_in_redis() {
     let mut operator = rig.redis.operator().unwrap();
     let mut keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut operator).unwrap();
     keys.sort_unstable();
-    // printf %s 'secret canary_3f0c9d7ab1' | openssl dgst -sha256 -hmac canary_3f0c9d7ab1
-    const HASH: &str = "65467a6fe7b1e5844b081905211f28af";
+    // printf %s 'secret.canary_3f0c9d7ab1' | openssl dgst -sha256 -hmac canary_3f0c9d7ab1
+    const HASH: &str = "753e506210ca737f826aa8582ec94adc";
     let bucket = |tenant: &str| format!("rl:{{{tenant}}}:{MARKER}:default:86400000:t3");
     let mut expected = [
         bucket(&format!("key.~{HASH}")),

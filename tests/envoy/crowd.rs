@@ -46,7 +46,7 @@ fn rig_of(policy: &str, route: Route, options: Options<'_>) -> Rig {
     assert!(hard >= needed, "{needed} open files are needed, and the hard limit is {hard}: see `ulimit -Hn`");
     rlimit::Resource::NOFILE.set(soft.max(needed), hard).unwrap();
     let policy = policy.split_whitespace().collect::<Vec<_>>().join(" ");
-    let listener = include_str!("../../envoy/listener.yaml").replace("@POLICY@", &policy);
+    let listener = weir_stack::with_filter(include_str!("../../envoy/listener.yaml")).replace("@POLICY@", &policy);
     let listener = match route {
         Route::Upstream => listener,
         Route::Itself => {

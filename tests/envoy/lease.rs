@@ -49,7 +49,8 @@ fn root(rig: &Rig, tenant: &str, rule: &str, limit: Limit) -> Root {
         return Root { tokens: limit.burst as i64, lent: 0 };
     }
     assert!(value.len() >= 16 && (value.len() - 16).is_multiple_of(13), "{} bytes at {key}", value.len());
-    let level = f64::from_le_bytes(value[..8].try_into().unwrap());
+    let used = f64::from_le_bytes(value[..8].try_into().unwrap());
+    let level = (limit.burst * limit.per_ms) as f64 - used;
     let tokens_of = |slot: &[u8]| slot[1..7].iter().rev().fold(0, |number, byte| (number << 8) | u64::from(*byte));
     Root {
         tokens: (level / limit.per_ms as f64).floor() as i64,
