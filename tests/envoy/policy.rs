@@ -218,9 +218,9 @@ fn two_versions_of_a_policy_on_one_bucket_admit_no_more_than_the_larger_one() {
     let ports = rig.ports();
     let admitted =
         |port: u16, sent: usize| count(&answers(weir_stack::burst(&[port], 8, &vec![of("acme"); sent])), 200);
-    // A bucket that the larger limit has touched holds what is left of the larger burst, cut when the smaller asks.
+    // What was used counts under either limit, and moves nothing of the other's.
     assert_eq!(admitted(ports[1], 10), 10);
-    assert_eq!(admitted(ports[0], 15), 15, "40 were left, and the smaller limit holds 20");
-    assert_eq!(admitted(ports[1], 40), 5, "what was cut off does not come back");
+    assert_eq!(admitted(ports[0], 15), 10, "10 of the smaller limit's 20 were used");
+    assert_eq!(admitted(ports[1], 40), 30, "20 of the larger limit's 50 were used");
     rig.assert_no_errors_logged();
 }

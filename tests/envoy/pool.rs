@@ -139,11 +139,12 @@ fn a_lowered_limit_and_a_raised_one_hold_with_the_next_request() {
     let mut rig = Rig::start(&policy("20/d", "2s", "deny"), one_envoy());
     let ask = |rig: &Rig, count: usize| rig.send(&vec![of("acme"); count]);
     assert_eq!(count(&ask(&rig, 30), 200), 20);
-    // Known to be dry under the old limit; a raised burst adds no tokens by itself, so Redis is asked and says no.
+    // Known to be dry under the old limit; a raised one has its room at once, so Redis is asked and says so.
     let before = rig.redis.script_runs().unwrap();
     rig.envoys[0].push_policy(&policy("40/d", "2s", "deny")).unwrap();
     let answer = ask(&rig, 1).remove(0);
-    assert_eq!((answer.status, answer.header("x-ratelimit-limit")), (429, Some("40")));
+    assert_eq!((answer.status, answer.header("x-ratelimit-limit")), (200, Some("40")));
+    assert_eq!(answer.header("x-ratelimit-remaining"), Some("19"));
     assert_eq!(rig.redis.script_runs().unwrap(), before + 1);
     rig.envoys[0].push_policy(&policy("unlimited", "2s", "deny")).unwrap();
     assert_eq!(ask(&rig, 1).remove(0).status, 200);
@@ -153,16 +154,16 @@ fn a_lowered_limit_and_a_raised_one_hold_with_the_next_request() {
 }
 
 #[test]
-fn a_local_bucket_survives_a_new_limit_and_is_cut_to_it() {
+fn what_was_used_of_a_local_bucket_counts_under_another_limit() {
     let mut rig = Rig::start(&local("500/d", 2), one_envoy());
     let ask = |rig: &Rig, count: usize| rig.send(&vec![of("acme"); count]);
     assert_eq!(count(&ask(&rig, 100), 200), 100);
-    // 150 are left of 250; the new share is 50.
+    // The new share is 50, and 100 are used.
     rig.envoys[0].push_policy(&local("100/d", 2)).unwrap();
-    assert_eq!(count(&ask(&rig, 100), 200), 50);
-    // And a larger one does not fill it.
-    rig.envoys[0].push_policy(&local("500/d", 2)).unwrap();
     assert_eq!(count(&ask(&rig, 100), 200), 0);
+    // A rollout that goes back finds the 150 that were left of 250.
+    rig.envoys[0].push_policy(&local("500/d", 2)).unwrap();
+    assert_eq!(count(&ask(&rig, 200), 200), 150);
     rig.assert_no_errors_logged();
 }
 

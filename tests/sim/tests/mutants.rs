@@ -86,7 +86,7 @@ const MUTANTS: &[Mutant] = &[
            part!(LINE, "LendingEnd::Answered(«acquired», granted, denied);",
                  "let mut more = acquired.clone();
                   let left = call.group.iter().zip(&shares).filter(|((ticket, _), share)| {
-                      matches!(share, Share::Granted(_)) && !self.waiters.contains_key(ticket)
+                      matches!(share, Share::Granted(_)) && !self.waiters.get(ticket).is_some()
                   });
                   more.lent.held += left.map(|((_, cost), _)| *cost).sum::<u64>();
                   &*Box::leak(Box::new(more))")),
