@@ -84,7 +84,8 @@ impl Ask {
         Scope { rule: Some(self.rule), class: Some(self.class), tier: Some(self.tier) }
     }
 
-    /// Whether the limiter decides: in other modes the proxy has its own bucket, or spends first.
+    /// Whether each token comes from the limiter: in other modes the proxy has its own bucket, or spends first once it knows
+    /// what there is.
     pub fn asks_limiter(&self) -> bool {
         matches!(self.mode, Mode::Exact | Mode::Lease(_))
     }

@@ -193,15 +193,19 @@ impl<S> Flow<S> {
                 for (ticket, _) in group.into_iter().rev() {
                     line.queue.push_front(ticket);
                 }
+                let is_empty = line.queue.is_empty();
                 if !line.waits_for_other {
                     line.waits_for_other = true;
                     self.others_call.push(id.clone());
+                }
+                if is_empty {
+                    self.settle_later(&plan, &ask, now, steps);
                 }
                 return;
             }
         };
         if asked.runs.is_empty() && lending.is_none() {
-            return;
+            return self.settle_later(&plan, &ask, now, steps);
         }
         let (sent, ends, late_at) = (now.mono, now.mono + timeout, now.mono + plan.policy.limiter.timeout);
         let out = Out { line: id.clone(), by: By::Sha, asked, group, lending, sent, ends, late_at, late: false };
@@ -521,7 +525,7 @@ impl<S> Flow<S> {
 
     /// Sees to what a bucket needs though nobody waits for it, as far as the host's calls allow that.
     pub(super) fn look_after(&mut self, plan: &Rc<Plan>, ask: &Ask, due: Due, now: Now, steps: &mut Vec<Step<S>>) {
-        if self.owner == CallOwner::Request || plan.is_retired() {
+        if self.owner == CallOwner::Request || (plan.is_retired() && !settles(ask)) {
             return;
         }
         match due {
@@ -536,10 +540,17 @@ impl<S> Flow<S> {
                 }
             }
             Due::LookIn(_) => {
-                if let Mode::Async { .. } = ask.mode {
+                if settles(ask) {
                     self.want_call(plan, ask, Wish::GiveBack, now, steps);
                 }
             }
+        }
+    }
+
+    /// Another call is out where this worker wanted to settle. Whoever made it may not come to settle the rest.
+    fn settle_later(&mut self, plan: &Rc<Plan>, ask: &Ask, now: Now, steps: &mut Vec<Step<S>>) {
+        if settles(ask) {
+            self.look_after(plan, ask, Due::LookIn(call_timeout(plan)), now, steps);
         }
     }
 
@@ -564,7 +575,10 @@ impl<S> Flow<S> {
             };
             line.is_watched = false;
             let (plan, ask) = (line.plan.clone(), line.ask.clone());
-            let due = if plan.is_retired() { None } else { plan.due(self.store.as_ref(), &ask, now.mono) };
+            let due = match plan.is_retired() && !settles(&ask) {
+                true => None,
+                false => plan.due(self.store.as_ref(), &ask, now.mono),
+            };
             match due {
                 // The limiter is left alone; what is to be settled is settled later.
                 Some(Due::Now) if plan.is_open() || is_left_alone => {
@@ -577,6 +591,12 @@ impl<S> Flow<S> {
             self.make_ready(id);
         }
     }
+}
+
+/// Whether what is spent has to be told to the limiter, also under a policy that is not in force any more: nobody else
+/// would tell it of a tenant who does not come back.
+fn settles(ask: &Ask) -> bool {
+    matches!(ask.mode, Mode::Async { .. })
 }
 
 /// A reply that is late for the one who waited still serves those who came after.

@@ -355,6 +355,7 @@ impl<S> Flow<S> {
                 }
             };
             let taken = match taken {
+                Taken::Missing if self.is_left_alone(&want.ask.key, now) => Taken::Failed(Failure::BadKey),
                 Taken::Missing if patience != Patience::Waits || want.asked >= MOST_ASKED => {
                     Taken::Failed(Failure::Timeout)
                 }

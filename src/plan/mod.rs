@@ -20,7 +20,7 @@ use crate::policy::{Limit, Mode, OnError, Policy};
 use crate::pool::Store;
 use crate::pool::breaker::{Breaker, Passage};
 use crate::pool::lease::Moment;
-use crate::pool::table::{Entry, Table};
+use crate::pool::table::{Entry, STAYS, Table};
 use crate::pool::top::Top;
 use crate::rule::{Ask, Repeat};
 
@@ -307,8 +307,14 @@ impl Plan {
         self.breaker.failed(store, now, random);
     }
 
-    fn change<T>(&self, store: &dyn Store, ask: &Ask, now: Ms, change: impl FnMut(&mut Entry) -> T) -> Option<T> {
+    fn change<T>(&self, store: &dyn Store, ask: &Ask, now: Ms, mut change: impl FnMut(&mut Entry) -> T) -> Option<T> {
         let table = self.table.as_ref()?;
-        table.change(store, table.fingerprint(&ask.key), now, change)
+        table.change(store, table.fingerprint(&ask.key), now, |entry| {
+            if !matches!(ask.mode, Mode::Async { .. }) && entry.means_until == STAYS {
+                // The rule was in mode async before: nobody settles this any more.
+                entry.means_until = Ms(0);
+            }
+            change(entry)
+        })
     }
 }

@@ -156,8 +156,9 @@ impl Lease {
         let offer = Offer { want, end: self.end, size: self.size, carry, debt: 0 };
         // What is not wanted any more may be another's as soon as the limiter reads this.
         self.tokens = carry.min(want);
-        // Should the answer be lost, the new lease that the limiter has opened lives at least this long.
-        self.expires = self.expires.min(now + margin(short_life(limit, terms)));
+        // Should the answer be lost, the new lease that the limiter has opened lives at least this long: in the slot that it
+        // was put into, which another tier with shorter lives may have opened.
+        self.expires = self.expires.min(now + margin(SHORT_LIFE.min(terms.life)));
         self.call_ends = ends;
         Some(offer)
     }
@@ -264,11 +265,6 @@ fn small(limit: Limit) -> u64 {
 /// Between two questions at a bucket that has nothing: a quarter of the time to full.
 fn pace(limit: Limit) -> Ms {
     time_to_full(limit, 4).clamp(SHORTEST_PACE, Ms(1000))
-}
-
-/// As the script has it.
-fn short_life(limit: Limit, terms: Terms) -> Ms {
-    time_to_full(limit, 1).times(3).max(SHORT_LIFE).min(terms.life)
 }
 
 /// How long an empty bucket fills, or a part of that.

@@ -96,22 +96,14 @@ fn a_call_offers_what_is_at_hand_and_one_is_out_at_a_time() {
 
 #[wasm_bindgen_test(unsupported = test)]
 fn while_a_call_is_out_tokens_last_no_longer_than_the_lease_that_it_may_have_opened() {
-    let table = [
-        // The limit, and how long a large lease of it lives at least, by a slow clock.
-        (fast(), 2_996),
-        (limit(60, 60, 60), 179_819),
-        (limit(1000, 1, 1), 2_996),
-        (limit(10, 3600, 10), 299_699),
-        (limit(3, 1, 10_001), 299_699),
-        (limit(100, 1, 101), 3_026),
-    ];
-    for (limit, lasts) in table {
+    // Whatever the limit is: another tier with shorter lives may have opened the slot that the lease was put into.
+    for limit in [fast(), limit(60, 60, 60), limit(1000, 1, 1), limit(10, 3600, 10), limit(3, 1, 10_001)] {
         let mut lease = Lease::default();
         lease.open_call(limit, TERMS, Wish::Borrow, 1, at(0), at(1000));
         lease.renew(&lent(7, 300_000, 0, 1, 0), at(0), at(0));
         assert_eq!(lease.expires, at(299_699));
         let offer = lease.open_call(limit, TERMS, Wish::Borrow, 1, at(100), at(1100)).expect("no call is out");
-        assert_eq!(lease.expires, at(299_699.min(100 + lasts)), "{limit:?}");
+        assert_eq!(lease.expires, at(100 + 2_996), "{limit:?}");
         // The call came to nothing: the cut stays, and is not made longer by the next.
         lease.cancel_call(offer);
         let before = lease.expires;

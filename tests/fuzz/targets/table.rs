@@ -53,9 +53,7 @@ fuzz_target!(|bytes: &[u8]| {
                     // A new one starts with any turn.
                     let mut turned = Entry::default();
                     turned.lease.turn = entry.lease.turn;
-                    assert!(
-                        *entry == turned || written.get(&key).is_some_and(|all| all.contains(&said(entry)))
-                    );
+                    assert!(*entry == turned || written.get(&key).is_some_and(|all| all.contains(&said(entry))));
                     (entry.epoch, entry.known, entry.own, entry.means_until, entry.lease) = new;
                 });
                 let is_nothing = said(&Entry::default()) == new;

@@ -105,7 +105,7 @@ const MUTANTS: &[Mutant] = &[
     mutant("rule 5: no margin for clocks that drift", part!(LEASE, "«time - Ms(time.0 / DRIFT) - Ms(1)»", "time")),
     mutant("rule 5: spent after the end", part!(LEASE, "if «now < self.expires» { self.tokens }", "true")),
     mutant("rule 6: while a call is out, the old lease lives on",
-           part!(LEASE, "self.expires = «self.expires.min(now + margin(short_life(limit, terms)))»;", "self.expires")),
+           part!(LEASE, "self.expires = «self.expires.min(now + margin(SHORT_LIFE.min(terms.life)))»;", "self.expires")),
     mutant("rule 6: after a lost call all is kept",
            part!(LEASE, "«(self.tokens, self.size, self.end, self.expires) = (0, 0, 0, Ms(0));»", "")),
     mutant("rule 6: a reply after the call's own end is used", part!(LINE, "let end = if «now.mono < call.ends» { end }", "true")),

@@ -128,7 +128,8 @@ fn on_calls(criterion: &mut Criterion) {
             number: 1 << 52,
         };
         let granted = ",3".repeat(runs as usize);
-        let body = format!(r#"{{"EVALSHA":[4503599627370496,300000000,10000,1700000300000,299000,40,600,0{granted}]}}"#);
+        let body =
+            format!(r#"{{"EVALSHA":[4503599627370496,300000000,10000,1700000300000,299000,40,600,0{granted}]}}"#);
         let end = HttpEnd::Answer { status: 200, body: body.as_bytes() };
         assert!(matches!(decode(end, By::Sha, &asked), Reply::Acquired(_)), "{:?}", decode(end, By::Sha, &asked));
         let name = if runs == 1 { "one waits".to_owned() } else { format!("{runs} wait") };
