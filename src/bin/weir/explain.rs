@@ -265,10 +265,12 @@ impl Asker<'_> {
 
     /// Index of the tier and why it is that one.
     fn tier(&self, rule: &Rule, tenant: &Tenant) -> (usize, String) {
-        if let Some(tier) = rule.tenants.get(tenant) {
-            let is_named = rule.tiers.get(*tier).is_some_and(|tier| !tier.name.is_empty());
-            let why = if is_named { "tier.tenants names it" } else { "overrides names it" };
-            return (*tier, why.to_owned());
+        if let Some(tier) = rule.tier_of_tenant(tenant) {
+            let is_named = rule.tiers.get(tier).is_some_and(|tier| !tier.name.is_empty());
+            let whose = if is_named { "tier.tenants" } else { "overrides" };
+            // It may stand there itself, too, under what does not win.
+            let what = if rule.tenants.get(tenant) == Some(&tier) { "it" } else { "a network that it is in" };
+            return (tier, format!("{whose} names {what}"));
         }
         for (index, source) in rule.tier_sources.iter().enumerate() {
             // One that refuses the request is told as the rule's result.

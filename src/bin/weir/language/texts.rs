@@ -95,7 +95,7 @@ pub static PROPERTY_PART: Text = Text {
 
 pub static TENANT: Text = Text {
     name: "tenant",
-    wanted: "label.value, such as user.acme; label.~HASH for a secret source",
+    wanted: "label.value, such as user.acme; label.~HASH for a secret source; client_ip.10.0.0.0/8 for a network",
     pattern: r"^(?!none\.)[a-z0-9_-]{1,32}\.[\s\S]|^none\.[a-z0-9_-]{1,32}$",
     except: &[],
 };
