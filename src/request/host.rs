@@ -10,10 +10,9 @@ pub(super) fn host(authority: &[u8]) -> Vec<u8> {
     if let Some(address) = in_brackets.or(text).and_then(|address| address.parse::<Ipv6Addr>().ok()) {
         return format!("[{address}]").into_bytes();
     }
-    let name_of = |end: u8| authority.split(move |byte| *byte == end).next().unwrap_or_default();
     let mut name = match authority.starts_with(b"[") && authority.contains(&b']') {
         true => authority.split_inclusive(|byte| *byte == b']').next().unwrap_or_default(),
-        false => name_of(b':'),
+        false => authority.split(|byte| *byte == b':').next().unwrap_or_default(),
     };
     while let Some(without_dot) = name.strip_suffix(b".") {
         name = without_dot;

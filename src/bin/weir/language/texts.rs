@@ -71,8 +71,8 @@ pub static TOP_PATH: Text = Text {
 
 pub static HOST: Text = Text {
     name: "host_name",
-    wanted: "a name in lower case without a port, such as api.example.com or *.example.com",
-    pattern: r"^(\*\.)?(\[.*\]|[a-z0-9._-]*[a-z0-9_-])$",
+    wanted: "a name in lower case without a port, such as api.example.com or *.example.com, or an IPv6 address in brackets",
+    pattern: r"^(\[[^A-Z\]]*\]|(\*\.)?[a-z0-9._-]*[a-z0-9_-])$",
     except: &[],
 };
 
