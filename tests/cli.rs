@@ -121,6 +121,12 @@ const RUNS: &[(&str, &str)] = &[
     ("explain_forbidden", "weir explain deny.yaml --request 'GET /' -H 'x-user-id: mallory'"),
     ("explain_network", "weir explain networks.yaml --request 'GET /' --peer 10.2.3.4"),
     ("explain_banned_network", "weir explain networks.yaml --request 'GET /' --peer 203.0.113.9"),
+    (
+        "explain_a_number",
+        "weir explain claims.yaml --request 'GET /' --property claims.id=12345 --property claims.admin=true",
+    ),
+    ("explain_a_banned_number", "weir explain claims.yaml --request 'GET /' --property claims.id=666"),
+    ("explain_no_number", "weir explain claims.yaml --request 'GET /' --property claims.id=acme"),
     ("explain_nobody", "weir explain deny.yaml --request 'GET /'"),
     ("explain_untold", "weir explain untold.yaml --request 'GET /' -H 'x-user-id: a'"),
     ("explain_one_of_several", "weir explain documents.yaml --policy 1 --request 'GET /'"),
