@@ -119,6 +119,7 @@ const RUNS: &[(&str, &str)] = &[
     ("explain_malformed", "weir explain who.yaml --request 'PUT /%zz' -H 'x-write: 1'"),
     ("explain_doubled", "weir explain who.yaml --request @doubled-request.txt"),
     ("explain_forbidden", "weir explain deny.yaml --request 'GET /' -H 'x-user-id: mallory'"),
+    ("check_networks", "weir check networks.yaml"),
     ("explain_network", "weir explain networks.yaml --request 'GET /' --peer 10.2.3.4"),
     ("explain_banned_network", "weir explain networks.yaml --request 'GET /' --peer 203.0.113.9"),
     (

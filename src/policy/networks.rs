@@ -51,18 +51,15 @@ impl Networks {
 
     /// The tier of the first network that a tenant's address is in.
     pub(super) fn find(&self, tenant: &Tenant) -> Option<usize> {
-        self.0.iter().find_map(|same| {
-            let value = tenant.plain_value(&same.kind.label)?;
-            let address: IpAddr = std::str::from_utf8(&value).ok()?.parse().ok()?;
-            if address.is_ipv6() != same.kind.is_ipv6 {
-                return None;
-            }
+        let mut labels = self.0.iter().map(|same| same.kind.label.as_str());
+        let (label, value) = labels.find_map(|label| Some((label, tenant.plain_value(label)?)))?;
+        let address: IpAddr = std::str::from_utf8(&value).ok()?.parse().ok()?;
+        let mut of_its_kind =
+            self.0.iter().filter(|same| same.kind.label == label && same.kind.is_ipv6 == address.is_ipv6());
+        of_its_kind.find_map(|same| {
             let first = bits(Network { address, length: same.kind.length }.first());
-            same.tiers
-                .binary_search_by_key(&first, |(bits, _)| *bits)
-                .ok()
-                .and_then(|at| same.tiers.get(at))
-                .map(|(_, tier)| *tier)
+            let at = same.tiers.binary_search_by_key(&first, |(bits, _)| *bits).ok()?;
+            same.tiers.get(at).map(|(_, tier)| *tier)
         })
     }
 
