@@ -156,8 +156,8 @@ fn judge_by<'p>(
         Identity::Skipped => return Ok(None),
         identity => return Err(refused(identity)),
     };
-    let tier = match rule.tenants.get(&tenant) {
-        Some(tier) => *tier,
+    let tier = match rule.tier_of_tenant(&tenant) {
+        Some(tier) => tier,
         None => tier_of(rule, reading).map_err(refused)?.unwrap_or(rule.default_tier),
     };
     scope.tier = Some(tier);

@@ -8,6 +8,8 @@ use std::fmt;
 
 use hmac_sha256::HMAC;
 
+use crate::path;
+
 /// Longest value in bytes that stands in a key as it is.
 const MAX_PLAIN: usize = 64;
 
@@ -68,6 +70,22 @@ impl Tenant {
         let digits = hash.strip_prefix('~')?;
         let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         (digits.len() == HASH_DIGITS && digits.bytes().all(hex)).then(|| Tenant(format!("{label}.{hash}")))
+    }
+
+    /// What a source with this label has read, where the tenant is that source's and the value stands as it was.
+    pub fn plain_value(&self, label: &str) -> Option<Vec<u8>> {
+        let mut rest = self.0.strip_prefix(label)?.strip_prefix('.')?.as_bytes();
+        let mut value = Vec::with_capacity(rest.len());
+        while let Some((byte, left)) = rest.split_first() {
+            let (byte, left) = match (byte, left) {
+                (b'%', [high, low, left @ ..]) => (path::byte_of(*high, *low)?, left),
+                (b'~', _) => return None,
+                _ => (*byte, left),
+            };
+            value.push(byte);
+            rest = left;
+        }
+        Some(value)
     }
 
     /// `label.value`, safe to stand in a key.

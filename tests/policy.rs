@@ -576,6 +576,7 @@ fn every_good_policy_is_looked_at() {
         "local",
         "local_with_on_error",
         "modes",
+        "networks",
         "numbers_of_doubles",
         "observe",
         "several",

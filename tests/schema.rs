@@ -42,6 +42,7 @@ const BEYOND_A_SCHEMA: &[(&str, &str)] = &[
     ("limit_for_no_class.yaml", "the name of a class stands elsewhere"),
     ("limit_too_large.yaml", "a product of two fields"),
     ("limiter_twice.json", TWICE),
+    ("networks_that_no_request_can_be_in.yaml", "what a value can be depends on the source of its label"),
     ("no_json.json", NO_JSON),
     ("no_json_cut_off.json", NO_JSON),
     ("no_json_nested_too_deeply.json", NO_JSON),

@@ -6,6 +6,7 @@ use super::sources::{HEADER, property};
 use super::tree::Tree;
 use super::{ClassId, ClassIndex, ClassMatch, Classes, Condition, Kind as PropertyKind, Origin};
 use crate::path::{NoPattern, Paths, Pattern, Regex};
+use crate::request::normal_host;
 
 const CLASS: Words = Words { built: &["class", "match", "cost", "exempt"], later: &[] };
 
@@ -195,18 +196,24 @@ fn wanted(reader: &mut Reader, fields: &Fields) -> Option<Option<String>> {
     }
 }
 
-/// A host name as requests are compared: in lower case, without port and dot at the end; `*.` stands for any part before.
+/// A host as requests are compared; `*.` stands for any part before.
 fn host(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<String> {
-    const WANTED: &str = "write a name in lower case without a port, such as api.example.com or *.example.com";
+    const WANTED: &str = "write a name in lower case without a port and dots at the end, such as api.example.com or \
+                          *.example.com, or an IPv6 address in brackets as RFC 5952 writes it";
     let text = reader.text(path, tree, WANTED)?;
-    let name = text.strip_prefix("*.").unwrap_or(text);
-    let is_host = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
-    let is_address = name.starts_with('[') && name.ends_with(']');
-    if name.is_empty() || name.ends_with('.') || !(is_address || name.bytes().all(is_host)) {
-        reader.note(path, Found::Text(text.to_owned()), "is no host", WANTED);
-        return None;
+    let (star, name) = text.strip_prefix("*.").map_or(("", text), |name| ("*.", name));
+    let right = normal_host(name);
+    let is_of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
+    let is_host = match right.starts_with('[') {
+        true => star.is_empty() && right.ends_with(']'),
+        false => !right.is_empty() && right.bytes().all(is_of_name),
+    };
+    if is_host && right == name {
+        return Some(text.to_owned());
     }
-    Some(text.to_owned())
+    let choices = if is_host { vec![format!("{star}{right}")] } else { Vec::new() };
+    reader.note_choices(path, Found::Text(text.to_owned()), "is no host", WANTED, choices);
+    None
 }
 
 /// The path of a gRPC method: `/service/method`, whatever the content type, so that no spelling escapes.

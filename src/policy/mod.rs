@@ -7,6 +7,7 @@ mod classes;
 mod decode;
 pub mod limit;
 mod limits;
+mod networks;
 mod observe;
 mod problem;
 mod read;
@@ -20,6 +21,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 pub use limit::{EXACT_IN_A_DOUBLE, Limit, NoLimit};
+pub use networks::Networks;
 pub use observe::Observe;
 pub use problem::{Found, Path, Problem, Segment};
 pub use tree::{NotJson, Tree};
@@ -174,6 +176,8 @@ pub struct Rule {
     pub missing: Missing,
     /// Tenants that have another tier than the default one, or limits of their own: an index into `tiers`.
     pub tenants: HashMap<Tenant, usize>,
+    /// The same of all tenants whose address is in a network.
+    pub networks: Networks,
     /// Where the tier of every other tenant comes from: the first source that yields a value names it.
     pub tier_sources: Vec<Source>,
     /// Index of the tier of everyone else.
@@ -190,6 +194,21 @@ pub struct Rule {
     pub idempotency: Option<Idempotency>,
     /// Whether clients are told how its buckets stand.
     pub headers: bool,
+}
+
+impl Rule {
+    /// The tier that `overrides` or else `tier.tenants` say of a tenant, an index into `tiers`; in each of them a tenant
+    /// itself wins over the networks that its address is in, and a longer network over a shorter one.
+    pub fn tier_of_tenant(&self, tenant: &Tenant) -> Option<usize> {
+        let own = self.tenants.get(tenant).copied();
+        if self.networks.is_empty() {
+            return own;
+        }
+        // Limits of single tenants have no name.
+        let is_override = |tier: &usize| self.tiers.get(*tier).is_some_and(|tier| tier.name.is_empty());
+        let found = || self.networks.find(tenant);
+        own.filter(is_override).or_else(|| found().filter(is_override)).or(own).or_else(found)
+    }
 }
 
 /// Where a rule's tokens are.

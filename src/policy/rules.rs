@@ -165,7 +165,7 @@ fn rule(
         limits::share(tiers.as_deref_mut().unwrap_or_default(), common.classes, proxies);
     }
     let Keys { hash_key, .. } = keys;
-    let OfTenants { tenants, sources: tier_sources, default } = of_tenants;
+    let OfTenants { tenants, networks, sources: tier_sources, default } = of_tenants;
     match (name, sources, missing, default, tiers, mode, on_error, shadow, idempotency, headers) {
         (
             Some(name),
@@ -184,6 +184,7 @@ fn rule(
             hash_key,
             missing,
             tenants,
+            networks,
             tier_sources,
             default_tier,
             tiers,
@@ -255,10 +256,13 @@ fn open_classes(rules: &[Rule], index: usize, classes: &Classes) -> Vec<String> 
                 }
                 _ => return false,
             };
-            let named = tenant.and_then(|tenant| rule.tenants.get(&tenant));
+            let named = tenant.and_then(|tenant| rule.tier_of_tenant(&tenant));
             let is_limited = |tier: &Tier| allowance(tier, class) != Some(Allowance::Unlimited);
+            if !rule.networks.tiers_of_all().all(|tier| rule.tiers.get(tier).is_some_and(is_limited)) {
+                return false;
+            }
             match named {
-                Some(tier) => rule.tiers.get(*tier).is_some_and(is_limited),
+                Some(tier) => rule.tiers.get(tier).is_some_and(is_limited),
                 None if rule.tier_sources.is_empty() => rule.tiers.get(rule.default_tier).is_some_and(is_limited),
                 None => rule.tiers.iter().filter(|tier| !tier.name.is_empty()).all(is_limited),
             }

@@ -1,15 +1,19 @@
 //! What a rule says of single tenants: their tiers, and limits of their own.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::classes::DEFAULT;
+use super::networks::{Addresses, Misspelt, Network, Networks, addresses};
 use super::problem::{Found, Path, bytes};
 use super::read::{Fields, Reader, Words, is_name};
 use super::sources::NONE;
 use super::tree::Tree;
 use super::{Origin, Source, Tier, limits, sources};
+use crate::request::normal_host;
 use crate::tenant::{HashKey, Storage, Tenant};
+
+const HOST: &str = "write a host as requests are compared: in lower case, without a port and dots at the end, an IPv6 \
+                    address in brackets as RFC 5952 writes it";
 
 const TIER: Words = Words { built: &["sources", "tenants", "default"], later: &[] };
 
@@ -55,6 +59,7 @@ impl Keys<'_> {
 #[derive(Default)]
 pub(super) struct OfTenants {
     pub(super) tenants: HashMap<Tenant, usize>,
+    pub(super) networks: Networks,
     pub(super) sources: Vec<Source>,
     pub(super) default: Option<usize>,
 }
@@ -126,8 +131,20 @@ pub(super) fn of_tenant(
                       tier that gives no more; a client that makes this value up gets what it gives";
         reader.note(path, Found::Nothing, "gives more than the default tier by a value that is not trusted", wanted);
     }
-    if let (Some(tenant), Some(tier)) = (tenant(reader, path, text, keys), tier) {
-        found.tenants.insert(tenant, tier);
+    let (Some(whose), Some(tier)) = (whose(reader, path, text, keys), tier) else {
+        return;
+    };
+    // Limits of single tenants have no name.
+    let is_override = |tier: usize| tiers.get(tier).is_some_and(|tier| tier.name.is_empty());
+    let is_new = match whose {
+        Whose::Tenant(tenant) => {
+            let before = found.tenants.insert(tenant, tier);
+            before.is_none_or(|before| is_override(before) != is_override(tier))
+        }
+        Whose::Network(label, network) => found.networks.insert(&label, network, is_override(tier), tier),
+    };
+    if !is_new {
+        reader.note(path, Found::Nothing, "stands here in two spellings", "leave one of them out");
     }
 }
 
@@ -158,14 +175,21 @@ pub(super) fn without_tier(reader: &mut Reader, fields: &Fields, tiers: Option<&
     None
 }
 
+/// Whom a key of `tenants` or `overrides` names.
+enum Whose {
+    Tenant(Tenant),
+    /// All whose address a source with this label reads in this network.
+    Network(String, Network),
+}
+
 /// A tenant as a policy writes it: `label.value`, the value as clients send it, or its hash where it is secret.
-pub(super) fn tenant(reader: &mut Reader, path: &Path, text: &str, keys: &Keys) -> Option<Tenant> {
+fn whose(reader: &mut Reader, path: &Path, text: &str, keys: &Keys) -> Option<Whose> {
     let Some((label, value)) = text.split_once('.').filter(|(_, value)| !value.is_empty()) else {
         reader.note(path, Found::Nothing, "is no tenant", "write label.value, such as user.acme");
         return None;
     };
     if label == NONE && is_name(value) {
-        return Some(keys.none(value));
+        return Some(Whose::Tenant(keys.none(value)));
     }
     let sources = keys.sources?;
     let Some(source) = sources.iter().find(|source| source.label == label) else {
@@ -176,46 +200,41 @@ pub(super) fn tenant(reader: &mut Reader, path: &Path, text: &str, keys: &Keys) 
         return None;
     };
     if source.storage == Storage::Plain {
-        if let Some(right) = right_spelling(&source.origin, value) {
-            let wanted = "write it as requests are compared: an address without a port as RFC 5952 writes it and cut \
-                          to ipv6_prefix, a host in lower case without port and dot at the end, a constant as in key";
-            let choices = if right.is_empty() { Vec::new() } else { vec![format!("{label}.{right}")] };
-            reader.note_choices(path, Found::Nothing, "is a tenant that no request can be", wanted, choices);
-            return None;
+        match read_value(&source.origin, value) {
+            Ok(None) => {
+                return Some(Whose::Tenant(Tenant::new(label, value.as_bytes(), Storage::Plain, &keys.hash_key)));
+            }
+            Ok(Some(Addresses::One(address))) => {
+                let address = address.to_string();
+                return Some(Whose::Tenant(Tenant::new(label, address.as_bytes(), Storage::Plain, &keys.hash_key)));
+            }
+            Ok(Some(Addresses::Network(network))) => return Some(Whose::Network(label.to_owned(), network)),
+            Err(Misspelt { wrong, wanted, right }) => {
+                let choices = right.map(|right| format!("{label}.{right}")).into_iter().collect();
+                reader.note_choices(path, Found::Nothing, wrong, wanted, choices);
+                return None;
+            }
         }
-        return Some(Tenant::new(label, value.as_bytes(), Storage::Plain, &keys.hash_key));
     }
     let tenant = Tenant::from_hash(label, value);
     if tenant.is_none() {
         let wanted = "write label.~HASH: ~ and the first 32 hex digits, in lower case, of its HMAC-SHA-256";
         reader.note(path, Found::Nothing, "is no hash, and its source is secret", wanted);
     }
-    tenant
+    tenant.map(Whose::Tenant)
 }
 
-/// How a value that no request can have is to be written; empty where nothing like it can be had.
-fn right_spelling(origin: &Origin, value: &str) -> Option<String> {
-    let right = match origin {
-        Origin::Constant(constant) => constant.clone(),
-        Origin::Host => {
-            let name = match value.rsplit_once(':') {
-                Some((name, port)) if !port.contains(']') => name,
-                _ => value,
-            };
-            name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
-        }
-        Origin::ClientIp(_, prefix) => {
-            let without_port = value.parse::<SocketAddr>().map(|address| address.ip());
-            match without_port.or_else(|_| value.parse()).map(|address: IpAddr| address.to_canonical()) {
-                Ok(IpAddr::V4(address)) => address.to_string(),
-                Ok(IpAddr::V6(address)) => {
-                    let cut = u128::MAX.checked_shl(128_u32.saturating_sub(*prefix)).unwrap_or_default();
-                    Ipv6Addr::from_bits(address.to_bits() & cut).to_string()
-                }
-                Err(_) => String::new(),
-            }
-        }
-        _ => return None,
+/// Reads the value of a source as requests are compared; as addresses, where it is that.
+fn read_value(origin: &Origin, value: &str) -> Result<Option<Addresses>, Misspelt> {
+    let (right, wanted) = match origin {
+        Origin::Constant(constant) => (constant.clone(), "write the constant as in key"),
+        Origin::Host => (normal_host(value), HOST),
+        Origin::ClientIp(_, ipv6_prefix) => return addresses(value, *ipv6_prefix).map(Some),
+        _ => return Ok(None),
     };
-    (right != value).then_some(right)
+    if right == value {
+        return Ok(None);
+    }
+    let right = Some(right).filter(|right| !right.is_empty());
+    Err(Misspelt { wrong: "is a tenant that no request can be", wanted: wanted.to_owned(), right })
 }

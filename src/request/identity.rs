@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::address::client_ip;
 use super::credentials::{basic_user, bearer, credentials_are_joined, end_of_first};
+use super::host::host;
 use super::{Reading, Request};
 use crate::path::{self, Malformed};
 use crate::policy::{Kind, Missing, Origin, Rule, Source};
@@ -126,7 +127,7 @@ pub(super) fn sent(origin: &Origin, reading: &Reading) -> Value {
         Origin::BasicUser => basic_user(reading).map(Rc::from),
         Origin::Query(name) => parameter(reading, name, 0).map(Rc::from),
         Origin::Cookie(name) => cookie(reading, name, 0).map(Rc::from),
-        Origin::Host => host(&reading.header(":authority")?).map(Rc::from),
+        Origin::Host => Some(host(&reading.header(":authority")?).into()),
         Origin::Property(path, kind) => {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
             reading.property(&path).and_then(|bytes| property(bytes, *kind))
@@ -166,14 +167,6 @@ fn property(bytes: Rc<[u8]>, kind: Kind) -> Value {
             _ => None,
         },
     }
-}
-
-/// The host name that `:authority` holds: lower case, no port, no dot at the end.
-fn host(authority: &[u8]) -> Option<Vec<u8>> {
-    let colon = authority.iter().rposition(|byte| *byte == b':');
-    let port = colon.and_then(|colon| authority.split_at_checked(colon)).filter(|(_, port)| !port.contains(&b']'));
-    let host = port.map_or(authority, |(host, _)| host);
-    Some(host.strip_suffix(b".").unwrap_or(host).to_ascii_lowercase())
 }
 
 /// Whether a host is this one, or ends as `*.` and a domain say.

@@ -21,6 +21,7 @@ mod identities;
 mod leases;
 mod lending;
 mod limits;
+mod networks;
 mod panics;
 mod paths;
 mod plans;

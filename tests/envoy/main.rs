@@ -14,6 +14,7 @@ mod chaos;
 mod crowd;
 mod examples;
 mod failure;
+mod identity;
 mod lease;
 mod lifecycle;
 mod limit;

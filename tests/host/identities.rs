@@ -75,7 +75,8 @@ fn cookies_on_several_lines_are_read_and_one_line_costs_one_call() {
     const ONE: &[&str] = &["get_property .request.headers.cookie"];
     const SEVERAL: &[&str] = &["get_property .request.headers.cookie", "get_headers"];
     with_policy(&changes, |proxy, root| {
-        type Row<'a> = (&'a [(&'a str, &'a str)], bool, &'a [&'a str]);
+        /// Headers, whether they are doubled, and what is read.
+        type Row<'r> = (&'r [(&'r str, &'r str)], bool, &'r [&'r str]);
         let table: &[Row] = &[
             (&[("cookie", "a=b; sid=acme")], false, ONE),
             (&[("cookie", "a=b"), ("cookie", "sid=acme")], false, SEVERAL),

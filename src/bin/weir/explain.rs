@@ -8,7 +8,7 @@ use weir::clock::Ms;
 use weir::limiter::Failure;
 use weir::path::Malformed;
 use weir::policy::{
-    Allowance, ClassId, ClassMatch, Classes, Limit, Mode, OnError, Origin, Path, Policy, Rule, Segment,
+    Allowance, ClassId, ClassMatch, Classes, Kind, Limit, Mode, OnError, Origin, Path, Policy, Rule, Segment,
 };
 use weir::request::{Class, Identity, Request, classify, identify, matching, value_of};
 use weir::rule::{Ask, Ruling, judge};
@@ -95,6 +95,7 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
     };
     let given = Given::read(&options.request, &options.headers, &options.properties, options.peer.as_deref())?;
     given.refuse_open_secrets(&policy)?;
+    let given = given.typed(&policy);
     let asker = Asker { policy: &policy, node, given: &given, unknown };
     let explained = asker.explain(&options.file, &found, options);
     let text = match options.format {
@@ -265,10 +266,12 @@ impl Asker<'_> {
 
     /// Index of the tier and why it is that one.
     fn tier(&self, rule: &Rule, tenant: &Tenant) -> (usize, String) {
-        if let Some(tier) = rule.tenants.get(tenant) {
-            let is_named = rule.tiers.get(*tier).is_some_and(|tier| !tier.name.is_empty());
-            let why = if is_named { "tier.tenants names it" } else { "overrides names it" };
-            return (*tier, why.to_owned());
+        if let Some(tier) = rule.tier_of_tenant(tenant) {
+            let is_named = rule.tiers.get(tier).is_some_and(|tier| !tier.name.is_empty());
+            let whose = if is_named { "tier.tenants" } else { "overrides" };
+            // It may stand there itself, too, under what does not win.
+            let what = if rule.tenants.get(tenant) == Some(&tier) { "it" } else { "a network that it is in" };
+            return (tier, format!("{whose} names {what}"));
         }
         for (index, source) in rule.tier_sources.iter().enumerate() {
             // One that refuses the request is told as the rule's result.
@@ -435,7 +438,14 @@ fn origin(of: &Origin) -> String {
         Origin::Cookie(name) => format!("cookie {name}"),
         Origin::Host => "host".to_owned(),
         Origin::PathSegment(number, _) => format!("path_segment {number}"),
-        Origin::Property(path, _) => format!("property {}", path.join(".")),
+        Origin::Property(path, kind) => {
+            let kind = match kind {
+                Kind::Number => " of type number",
+                Kind::Bool => " of type bool",
+                Kind::Text | Kind::Bytes => "",
+            };
+            format!("property {}{kind}", path.join("."))
+        }
         Origin::ClientIp(weir::policy::AddressFrom::Host, _) => "client_ip from host".to_owned(),
         Origin::ClientIp(weir::policy::AddressFrom::Forwarded(_), _) => "client_ip from x_forwarded_for".to_owned(),
         Origin::All(parts) => {

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use weir::policy::{Origin, Policy, Source};
+use weir::policy::{Kind, Origin, Policy, Source};
 use weir::request::Request;
 use weir::tenant::Storage;
 
@@ -123,6 +123,39 @@ impl Given {
             None => push(":path", target),
         }
         Ok(())
+    }
+
+    /// Makes of the properties' texts the bytes that a host gives for what the policy says they are. A text that is none
+    /// stays one.
+    pub fn typed(mut self, policy: &Policy) -> Given {
+        let sources = policy.rules.iter().flat_map(|rule| rule.sources.iter().chain(&rule.tier_sources));
+        let parts = sources.flat_map(|source| match &source.origin {
+            Origin::All(parts) => parts.as_slice(),
+            _ => std::slice::from_ref(source),
+        });
+        let mut kinds: Vec<(&[String], Kind)> = Vec::new();
+        for part in parts {
+            if let Origin::Property(path, kind @ (Kind::Number | Kind::Bool)) = &part.origin
+                && !kinds.iter().any(|(known, _)| known == path)
+            {
+                kinds.push((path, *kind));
+            }
+        }
+        for property in &mut self.properties {
+            let kind = kinds.iter().find(|(path, _)| *path == property.path).map(|(_, kind)| *kind);
+            let text = String::from_utf8_lossy(&property.value).into_owned();
+            property.value = match (kind, text.trim()) {
+                // Metadata has doubles only.
+                (Some(Kind::Number), text) => match text.parse::<f64>() {
+                    Ok(number) => number.to_le_bytes().to_vec(),
+                    Err(_) => continue,
+                },
+                (Some(Kind::Bool), "true") => vec![1],
+                (Some(Kind::Bool), "false") => vec![0],
+                _ => continue,
+            };
+        }
+        self
     }
 
     /// Refuses values that a policy calls secret where they stood on the command line.

@@ -214,7 +214,8 @@ impl Warnings<'_> {
             return;
         }
         for (index, tier) in rule.tiers.iter().enumerate().filter(|(_, tier)| !tier.name.is_empty()) {
-            let is_used = index == rule.default_tier || rule.tenants.values().any(|used| *used == index);
+            let mut used = rule.tenants.values().copied().chain(rule.networks.tiers());
+            let is_used = index == rule.default_tier || used.any(|used| used == index);
             if !is_used {
                 let at = self.tier_path(path, tier);
                 let wanted = "is a tier that nobody can be in: it is not the default, tier.tenants names nobody for it, \
@@ -236,7 +237,8 @@ impl Warnings<'_> {
             let at = self.chosen(&tenants, tenant);
             self.warn(&at, "changes nothing: the tenant has an override, which wins; leave one of them out");
         }
-        if !rule.tier_sources.is_empty() {
+        // What is the default elsewhere is an exception from a network.
+        if !rule.tier_sources.is_empty() || !rule.networks.is_empty() {
             return;
         }
         let default = rule.tiers.get(rule.default_tier);

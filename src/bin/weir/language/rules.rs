@@ -89,7 +89,7 @@ pub static RULE: Object = Object {
             "overrides",
             Value::Map(&OVERRIDES),
             Default("{}"),
-            "Limits of single tenants, as in `limits`, without tiers; they win over the tier.",
+            "Limits of single tenants or of each in a network, as in `limits`, without tiers; they win over the tier.",
         ),
         field("shadow_mode", Boolean, Default("false"), "It counts what it would refuse, and refuses nothing."),
         field(
@@ -139,7 +139,7 @@ static TIER: Object = object(
             "tenants",
             Value::Map(&TENANTS),
             Default("{}"),
-            "The tier of single tenants, such as `user.acme: gold`; wins over the sources.",
+            "The tier of single tenants, such as `user.acme: gold`, or of all in a network, such as `client_ip.10.0.0.0/8: gold`; wins over the sources.",
         ),
         field("default", Value::Text(&NAME), Required, "The tier of everyone else: a key of `limits`."),
     ],

@@ -112,7 +112,7 @@ pub static SOURCES: [Source; 10] = [
         word: "host",
         main: None,
         object: source("host", &[label(r#""host""#), TRUSTED]),
-        doc: "lower case, no port, no dot at the end",
+        doc: "lower case, no port, no dots at the end, an IPv6 address in brackets as RFC 5952 writes it",
         odd: "",
         is_trusted: false,
         is_secret: false,

@@ -71,8 +71,8 @@ pub static TOP_PATH: Text = Text {
 
 pub static HOST: Text = Text {
     name: "host_name",
-    wanted: "a name in lower case without a port, such as api.example.com or *.example.com",
-    pattern: r"^(\*\.)?(\[.*\]|[a-z0-9._-]*[a-z0-9_-])$",
+    wanted: "a name in lower case without a port, such as api.example.com or *.example.com, or an IPv6 address in brackets",
+    pattern: r"^(\[[^A-Z\]]*\]|(\*\.)?[a-z0-9._-]*[a-z0-9_-])$",
     except: &[],
 };
 
@@ -95,7 +95,7 @@ pub static PROPERTY_PART: Text = Text {
 
 pub static TENANT: Text = Text {
     name: "tenant",
-    wanted: "label.value, such as user.acme; label.~HASH for a secret source",
+    wanted: "label.value, such as user.acme; label.~HASH for a secret source; client_ip.10.0.0.0/8 for a network",
     pattern: r"^(?!none\.)[a-z0-9_-]{1,32}\.[\s\S]|^none\.[a-z0-9_-]{1,32}$",
     except: &[],
 };
