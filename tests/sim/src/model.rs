@@ -245,12 +245,13 @@ impl State {
             }
             Choice::Lower => {
                 let limit = case.changed.unwrap_or(self.limit);
-                // What was lent under the old limit stays out, even if it is more than the new one allows.
+                // What was lent under the old limit counts as used under the new one, and may still be spent.
                 let clock = self.clock();
                 let alive = self.root.slots.iter().filter(|slot| slot.end > clock);
                 let lent: u64 = alive.map(|slot| slot.tokens).sum();
-                self.promise.forgive(limit.units(lent.saturating_sub(limit.burst)));
                 self.promise.change(limit, self.now);
+                let (level, ..) = self.promise.state();
+                self.promise.forgive(limit.units(lent) - level);
                 self.limit = limit;
                 // Calls under the old limit would go by it; how many of them are out is not what this is about.
                 let out = self.proxies.iter_mut().filter_map(|proxy| Some(&mut proxy.call.as_mut()?.acquire));

@@ -896,8 +896,10 @@ impl<'s> World<'s> {
             let (call, by_text, ends_lease) = (sent.acquire.clone(), sent.by_text, sent.ends_lease());
             let proxy = &mut self.proxies[usize::from(spot.proxy)];
             let can_write = !proxy.shared.loses();
+            // A proxy that was wiped may have a table from before, too, whose leases go on.
+            let is_loose = proxy.wiped || self.buckets[bucket as usize].is_loose;
             let holding = proxy.holdings.entry(bucket).or_default();
-            if ends_lease && (reply.is_some() || can_write) {
+            if ends_lease && !is_loose && (reply.is_some() || can_write) {
                 holding.drop_all();
             }
             match &reply {
@@ -1096,7 +1098,9 @@ impl<'s> World<'s> {
         }
         let plan = self.plan(spot.proxy, limit);
         if let Some(worker) = self.worker(spot) {
-            (worker.plan, worker.limit) = (plan, limit);
+            // As the host does: after a wipe the two plans may have tables of their own.
+            std::mem::replace(&mut worker.plan, plan).retire();
+            worker.limit = limit;
             worker.asks.clear();
         }
     }
