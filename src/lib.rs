@@ -3,12 +3,11 @@
 //! One WebAssembly module names the tenant and the route class of each request and decides, with a Redis limiter
 //! behind it, whether the request may pass. A request's way is the order of the rooms:
 //!
-//! [`policy`] (decoded once; classes in a [`trie`]) -> [`request`] (what is read: class, tenant) -> [`rule`] (which limit) ->
-//! [`bucket`] (the numbers of a token bucket) -> [`pool`] (what a proxy keeps of its own) -> [`limiter`] (script and
-//! transport, pure codecs) -> [`answer`] (outcome to status and headers) -> [`plan`] (what the proxy decides alone),
-//! with one [`flow`] that walks through them and returns steps, and the `host` at the edge that performs the steps. What
-//! there is to tell of a decision is a [`record`], in the words of the policy: rules begin it, the flow ends it, and the
-//! host counts it and shows it.
+//! [`policy`] (decoded once; classes in a [`trie`]) -> [`request`] (what is read: class, tenant) -> [`rules`] (which limit) ->
+//! [`algorithm`] (the numbers of a bucket) -> [`local`] (what a proxy keeps of its own) -> [`limiter`] (script and
+//! transport, pure codecs) -> [`response`] (outcome to status and headers), with one [`engine`] that walks through them
+//! and returns steps, and the `host` at the edge that performs the steps. What there is to tell of a decision is
+//! [`telemetry`], in the words of the policy: rules begin it, the engine ends it, and the host counts it and shows it.
 //!
 //! Each room knows only those before it, and none knows the host. The core reads no clock and no environment, logs
 //! nothing and calls nobody: time, bytes and randomness are arguments. The build proves it: without the host the
@@ -25,18 +24,17 @@
 )]
 #![warn(missing_docs)]
 
-pub mod answer;
-pub mod bucket;
+pub mod algorithm;
 pub mod clock;
-pub mod flow;
+pub mod engine;
 pub mod limiter;
+pub mod local;
 pub mod path;
-pub mod plan;
 pub mod policy;
-pub mod pool;
-pub mod record;
 pub mod request;
-pub mod rule;
+pub mod response;
+pub mod rules;
+pub mod telemetry;
 pub mod tenant;
 pub mod trie;
 

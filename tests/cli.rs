@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 
 use weir::policy::{Environment, Policy, Tree};
 use weir::request::Request as Asked;
-use weir::rule::{Ruling, judge};
+use weir::rules::{Ruling, judge};
 use weir_stack::{
     Client, Envoy, EnvoyOptions, Listeners, Peer, PeerOptions, Redis, RedisOptions, Scratch, Webdis, WebdisOptions,
     with_filter,

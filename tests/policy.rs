@@ -228,7 +228,7 @@ fn what_is_observed_arrives_in_the_plan() {
 fn what_the_smallest_policy_leaves_out_is_as_the_page_says() {
     let policy = good("smallest");
     assert_eq!(policy.namespace, "rl");
-    let limiter = &policy.limiter;
+    let limiter = policy.limiters.first();
     assert_eq!((limiter.name.as_str(), limiter.cluster.as_str()), ("main", "webdis"));
     assert_eq!((limiter.authority.as_str(), limiter.timeout), ("webdis", Ms(20)));
     assert_eq!(limiter.authorization, None);
@@ -262,7 +262,7 @@ fn what_the_smallest_policy_leaves_out_is_as_the_page_says() {
 fn each_word_that_is_built_arrives_in_the_plan() {
     let policy = good("everything");
     assert_eq!(policy.namespace, "shop_2");
-    let limiter = &policy.limiter;
+    let limiter = policy.limiters.first();
     assert_eq!(limiter.cluster, "outbound|7379||webdis.infra.svc.cluster.local");
     assert_eq!((limiter.authority.as_str(), limiter.timeout), ("webdis.infra", Ms(1000)));
     assert_eq!(limiter.authorization, Some(Credential("secret".to_owned())));
@@ -366,7 +366,7 @@ fn limits_by_class_need_no_tiers() {
 #[test]
 fn an_integer_may_come_as_a_double() {
     let policy = good("numbers_of_doubles");
-    assert_eq!(policy.limiter.timeout, Ms(1));
+    assert_eq!(policy.limiters.first().timeout, Ms(1));
     assert_eq!(policy.classes.matches.first().map(|bulk| bulk.cost), Some(1000));
     let entry = only(&policy).tiers.first().and_then(|tier| tier.entries.first());
     assert_eq!(entry.map(|entry| entry.allowance), Some(limit(1000, 31 * 86_400, 2000)));
@@ -378,14 +378,14 @@ fn an_integer_may_come_as_a_double() {
 fn the_largest_numbers_are_allowed() {
     let policy = good("largest");
     assert_eq!(policy.namespace.len(), 32);
-    assert_eq!(policy.limiter.timeout, Ms(60_000));
+    assert_eq!(policy.limiters.first().timeout, Ms(60_000));
     let entry = only(&policy).tiers.first().and_then(|tier| tier.entries.first());
     assert_eq!(entry.map(|entry| entry.allowance), Some(limit(9_007_199_254_740_991, 1, 9_007_199_254_740)));
     assert_eq!(own(only(&policy)), [[Some((9_007_199_254_740_991, 100_000, 90_071_992))]]);
     let breaker = BreakerLimits { failures: i64::MAX as u64, share: 1000, within: Ms(60_000), probe_every: Ms(60_000) };
-    assert_eq!((policy.limiter.breaker, policy.table_entries), (breaker, 16_777_216));
+    assert_eq!((policy.limiters.first().breaker, policy.table_entries), (breaker, 16_777_216));
     let keys = Limit::new(1_000_000_000, Ms(1000), 1_000_000_000).expect("a limit");
-    assert_eq!(policy.limiter.max_new_keys_per_second, Some(keys));
+    assert_eq!(policy.limiters.first().max_new_keys_per_second, Some(keys));
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn a_local_share_is_the_limit_among_the_proxies() {
     assert_eq!((only(&with).mode, only(&with).on_error), (Mode::Local, OnError::Deny));
     // What is left out of a breaker is as the page says.
     let breaker = BreakerLimits { failures: 1, share: 500, within: Ms(1000), probe_every: Ms(200) };
-    assert_eq!(policy.limiter.breaker, breaker);
+    assert_eq!(policy.limiters.first().breaker, breaker);
     // 100 / 3 is 33, and 200 / 3 is 66, which hold 10 and 40; 2 / 3 is none, and a bucket holds one token at least.
     let wanted = [[Some((100, 180, 33)), Some((600, 3 * 3600, 66)), Some((1, 3, 1)), None]];
     assert_eq!(own(only(&policy)), wanted);

@@ -51,10 +51,10 @@ fn its_policies_are_valid_and_their_defaults_are_the_ones_it_names() {
     // Where the long one says "default", it says what the short one gets.
     assert_eq!(whole.response, smallest.response);
     assert_eq!(whole.namespace, smallest.namespace);
-    assert_eq!(whole.limiter.timeout, smallest.limiter.timeout);
-    assert_eq!(whole.limiter.breaker, smallest.limiter.breaker);
+    assert_eq!(whole.limiters.first().timeout, smallest.limiters.first().timeout);
+    assert_eq!(whole.limiters.first().breaker, smallest.limiters.first().breaker);
     assert_eq!(whole.table_entries, smallest.table_entries);
-    assert_eq!(whole.limiter.authority, smallest.limiter.authority);
+    assert_eq!(whole.limiters.first().authority, smallest.limiters.first().authority);
     assert_eq!(whole.rules[0].missing, smallest.rules[0].missing);
     assert_eq!(whole.rules[0].mode, smallest.rules[0].mode);
     assert_eq!(whole.rules[0].shadow, smallest.rules[0].shadow);

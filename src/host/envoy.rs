@@ -6,9 +6,9 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::{BufferType, Bytes, MapType};
 
 use super::Host;
-use crate::flow::CallOwner;
+use crate::engine::CallOwner;
 use crate::limiter::HttpEnd;
-use crate::limiter::webdis::MAX_REPLY;
+use crate::limiter::redis::webdis::MAX_REPLY;
 
 /// Envoy, whose roots may call at any time and may finish every stream of their VM.
 pub(super) struct Envoy;

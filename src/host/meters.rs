@@ -11,11 +11,11 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::MetricType;
 
 use crate::clock::Ms;
-use crate::flow::{CallEnd, Event};
+use crate::engine::plan::Plan;
+use crate::engine::{CallEnd, Event};
 use crate::limiter::Failure;
-use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::record::Record;
+use crate::telemetry::Record;
 
 /// So long after the last request that `on_error` has decided a worker is no longer degraded.
 const DEGRADED_FOR: Ms = Ms(2000);
@@ -60,7 +60,7 @@ impl Meters {
     pub fn define(policy: &Policy) -> Meters {
         let prefix = ["weir.", &policy.namespace, "."].concat();
         let gauge = |parts: &[&str]| define(MetricType::Gauge, &prefix, parts);
-        let limiter = policy.limiter.name.clone();
+        let limiter = policy.limiters.first().name.clone();
         let meters = Meters {
             breaker: Flag::new(gauge(&["breaker_open", &limiter])),
             degraded: Flag::new(gauge(&["degraded"])),

@@ -18,12 +18,12 @@ use proxy_wasm::types::{Action, Bytes, ContextType, LogLevel, MapType};
 
 use meters::Meters;
 
-use crate::answer::{self, Answer, Header, Refusal};
-use crate::flow::{CallOwner, Decision, Flow, Ticket, Verdict, decide};
+use crate::engine::plan::Plan;
+use crate::engine::{CallOwner, Decision, Flow, Ticket, Verdict, decide};
 use crate::limiter::HttpEnd;
-use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::request::{Request, asks_for_top, shows_secret};
+use crate::response::{self, Answer, Header, Refusal};
 
 /// What differs between hosts.
 trait Host {
@@ -183,8 +183,8 @@ impl HttpContext for Filter {
     fn on_http_response_headers(&mut self, _headers: usize, end_of_stream: bool) -> Action {
         if let (State::Passed(headers, told), Some(plan)) = (&*self.stream.state.borrow(), &self.stream.plan) {
             let sent = |name: &str| HOST.response_header(name);
-            if !headers.is_empty() && !answer::is_refused_behind(&sent, end_of_stream) {
-                for (name, value) in answer::added(&plan.policy, headers, &|name| sent(name).is_some()) {
+            if !headers.is_empty() && !response::is_refused_behind(&sent, end_of_stream) {
+                for (name, value) in response::added(&plan.policy, headers, &|name| sent(name).is_some()) {
                     HOST.replace_response_header(name, value);
                 }
             }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use proxy_wasm::hostcalls;
 
-use crate::pool::{Lost, Over, Store};
+use crate::local::{Lost, Over, Store};
 
 /// Shared data of a vm_id.
 #[derive(Debug)]

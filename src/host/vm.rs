@@ -19,12 +19,12 @@ use super::meters::Meters;
 use super::shared_data::{SharedData, take_conflicts};
 use super::{HOST, State, Stream, workers};
 use crate::clock::{Clock, Ms, Now};
-use crate::flow::{Arrival, Call, CallId, Flow, Step, Ticket, Verdict};
+use crate::engine::plan::Plan;
+use crate::engine::{Arrival, Call, CallId, Flow, Step, Ticket, Verdict};
 use crate::limiter::{Failure, HttpEnd};
-use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::record::{Mark, Record};
-use crate::rule::Ask;
+use crate::rules::Ask;
+use crate::telemetry::{Mark, Record};
 
 /// At most one line of log about failures in this time.
 const BETWEEN_WARNINGS: Ms = Ms(10_000);
@@ -260,7 +260,7 @@ fn perform(context: u32, steps: Vec<Step<Stream>>, now: Now) {
 }
 
 fn dispatch(call: &Call) -> Result<u32, Failure> {
-    let limiter = &call.plan.policy.limiter;
+    let limiter = &call.plan.policy.limiters.first();
     let mut headers = vec![
         (":method", "POST"),
         (":path", call.http.path),

@@ -3,7 +3,7 @@
 use proxy_wasm::hostcalls;
 
 use super::shared_data::SharedData;
-use crate::pool::{Store, update};
+use crate::local::{Store, update};
 
 /// Where they stand.
 const NAME: &str = "weir.workers";

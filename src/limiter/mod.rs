@@ -2,8 +2,7 @@
 //!
 //! A reply is a verdict or a named failure, never both, and never a guess.
 
-pub mod script;
-pub mod webdis;
+pub mod redis;
 
 /// Why there is no verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,7 +88,7 @@ pub enum HttpEnd<'b> {
         /// Its body.
         body: &'b [u8],
     },
-    /// With an answer whose body is longer than [`webdis::MAX_REPLY`], and was not read.
+    /// With an answer whose body is longer than [`redis::webdis::MAX_REPLY`], and was not read.
     Oversized,
     /// Without an answer.
     NoAnswer,

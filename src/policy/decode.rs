@@ -6,8 +6,8 @@ use super::problem::{Found, Path, Problem};
 use super::read::{Fields, Reader, Words};
 use super::tree::Tree;
 use super::{
-    BreakerLimits, Credential, Environment, Limit, Limiter, Policy, Reset, Response, UpstreamHeaders, classes, observe,
-    rules,
+    BreakerLimits, Credential, Environment, Limit, Limiter, Limiters, Policy, Reset, Response, UpstreamHeaders,
+    classes, observe, rules,
 };
 use crate::clock::Ms;
 use crate::path::Paths;
@@ -91,7 +91,8 @@ fn read_policy(reader: &mut Reader, tree: &Tree, environment: Environment) -> Op
     match (namespace, table_entries, limiter, rules, response, observe) {
         (Some(namespace), Some(table_entries), Some(limiter), Some(rules), Some(response), Some(observe)) => {
             let fingerprint = tree.fingerprint();
-            Some(Policy { namespace, proxies, table_entries, limiter, classes, rules, response, observe, fingerprint })
+            let limiters = Limiters::new(limiter, Vec::new());
+            Some(Policy { namespace, proxies, table_entries, limiters, classes, rules, response, observe, fingerprint })
         }
         _ => None,
     }

@@ -11,6 +11,7 @@ mod networks;
 mod observe;
 mod problem;
 mod read;
+mod routing;
 mod rules;
 mod sources;
 mod tenants;
@@ -24,6 +25,7 @@ pub use limit::{EXACT_IN_A_DOUBLE, Limit, NoLimit};
 pub use networks::Networks;
 pub use observe::Observe;
 pub use problem::{Found, Path, Problem, Segment};
+pub use routing::{LimiterId, Limiters, Routing};
 pub use tree::{NotJson, Tree};
 
 use crate::clock::Ms;
@@ -41,7 +43,7 @@ pub struct Policy {
     /// Entries of the proxy's table.
     pub table_entries: u64,
     /// Where tokens come from.
-    pub limiter: Limiter,
+    pub limiters: Limiters,
     /// How requests are sorted.
     pub classes: Classes,
     /// What is limited: 1 to 16 rules, each with a name of its own.
@@ -186,6 +188,8 @@ pub struct Rule {
     pub tiers: Vec<Tier>,
     /// Where its tokens are.
     pub mode: Mode,
+    /// Which limiter has its buckets.
+    pub routing: Routing,
     /// What a request gets when the limiter fails.
     pub on_error: OnError,
     /// It counts what it would refuse, and refuses nothing.

@@ -8,8 +8,8 @@ use super::sources::{HEADER, NONE};
 use super::tenants::{Keys, OfTenants, overrides, tier, without_tier};
 use super::tree::Tree;
 use super::{
-    Allowance, ClassId, Classes, Idempotency, Missing, Mode, OnError, Origin, Rule, Source, Terms, Tier, limits,
-    sources,
+    Allowance, ClassId, Classes, Idempotency, Missing, Mode, OnError, Origin, Routing, Rule, Source, Terms, Tier,
+    limits, sources,
 };
 use crate::clock::Ms;
 use crate::tenant::{HashKey, Storage, Tenant};
@@ -189,6 +189,7 @@ fn rule(
             default_tier,
             tiers,
             mode,
+            routing: Routing::default(),
             on_error,
             shadow,
             idempotency,

@@ -1,11 +1,11 @@
 //! From an outcome to status, headers and body.
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::answer::{Answer, Grpc, GrpcStatus, Outcome, Refusal, added, answer, answer_among, is_refused_behind};
-use weir::bucket::{Acquired, Lent, Share, Standing, Used, runs};
+use weir::algorithm::{Acquired, Lent, Share, Standing, Used, runs};
 use weir::clock::Ms;
 use weir::limiter::Failure;
 use weir::policy::Policy;
+use weir::response::{Answer, Grpc, GrpcStatus, Outcome, Refusal, added, answer, answer_among, is_refused_behind};
 
 use crate::made::{Random, Sent, limit, policy_of, rounds};
 

@@ -1,7 +1,7 @@
 //! The numbers of a token bucket, against an oracle that takes one request at a time.
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::bucket::{Acquire, Acquired, Impossible, Lent, Offer, Run, Share, Standing, runs};
+use weir::algorithm::{Acquire, Acquired, Impossible, Lent, Offer, Run, Share, Standing, runs};
 use weir::clock::Ms;
 use weir::policy::Limit;
 

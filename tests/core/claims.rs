@@ -1,7 +1,7 @@
 //! Claims that are no texts: numbers and booleans are read as what they are, and nothing else is a tenant.
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::rule::{Ruling, judge};
+use weir::rules::{Ruling, judge};
 
 use crate::made::{Sent, policy_of};
 

@@ -1,7 +1,7 @@
 //! One token, however it is spelled, is one tenant or nobody's; and what is sent on two lines is sent twice.
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::rule::{Ruling, judge};
+use weir::rules::{Ruling, judge};
 
 use crate::made::{Sent, policy_of};
 

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::answer::{Answer, Refusal};
 use weir::clock::{Ms, Now};
-use weir::flow::{Arrival, CallId, CallOwner, Decision, Flow, MOST_FINISHED, Step, Ticket, Verdict, decide};
-use weir::limiter::webdis::MAX_RUNS;
+use weir::engine::plan::Plan;
+use weir::engine::{Arrival, CallId, CallOwner, Decision, Flow, MOST_FINISHED, Step, Ticket, Verdict, decide};
+use weir::limiter::redis::webdis::MAX_RUNS;
 use weir::limiter::{Failure, HttpEnd};
-use weir::plan::Plan;
-use weir::pool::Nowhere;
+use weir::local::Nowhere;
+use weir::response::{Answer, Refusal};
 
 use crate::made::{Sent, ask_of, limit, number_of, numbered, policy_of};
 
@@ -25,7 +25,7 @@ fn plan(id: u64, timeout: u64, on_error: &str) -> Rc<Plan> {
         &format!(r#", "on_error": "{on_error}""#),
         r#", "response": {"retry_after_jitter": 0}"#,
     );
-    policy.limiter.timeout = Ms(timeout);
+    policy.limiters.iter_mut().for_each(|limiter| limiter.timeout = Ms(timeout));
     Rc::new(Plan::new(id, policy, &Nowhere, (1, 2)))
 }
 

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::answer::{Answer, Header, Refusal};
-use weir::bucket::{Run, runs};
+use weir::algorithm::{Run, runs};
 use weir::clock::{Ms, Now};
-use weir::flow::{Arrival, Call, CallId, CallOwner, Flow, Step, Ticket, Verdict as Decided};
+use weir::engine::plan::Plan;
+use weir::engine::{Arrival, Call, CallId, CallOwner, Flow, Step, Ticket, Verdict as Decided};
 use weir::limiter::{Failure, HttpEnd};
-use weir::plan::Plan;
+use weir::local::Nowhere;
 use weir::policy::{Limit, OnError};
-use weir::pool::Nowhere;
+use weir::response::{Answer, Header, Refusal};
 
 use crate::made::{Random, ask_of, limit, policy_of, rounds};
 
@@ -175,7 +175,7 @@ impl History {
     }
 
     fn timeout(&self, plan: usize) -> u64 {
-        self.plans[plan].policy.limiter.timeout.0
+        self.plans[plan].policy.limiters.first().timeout.0
     }
 
     /// How many calls of a line are out, and whether one has not outlived a wait.
@@ -491,7 +491,7 @@ thread_local! {
         .map(|(id, timeout, on_error)| {
             let key = r#"[{"constant": "all"}]"#;
             let mut policy = policy_of(key, r#""60/m""#, &format!(r#", "on_error": "{on_error}""#), "");
-            policy.limiter.timeout = Ms(timeout);
+            policy.limiters.iter_mut().for_each(|limiter| limiter.timeout = Ms(timeout));
             Rc::new(Plan::new(id, policy, &Nowhere, (1, 2)))
         })
         .into();

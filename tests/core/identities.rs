@@ -1,7 +1,7 @@
 //! Where a tenant's value is read from, what a client can send there, and what is read for it.
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::rule::{Ruling, judge};
+use weir::rules::{Ruling, judge};
 
 use crate::addresses::{CASES, HOST, forwarded};
 use crate::made::{Sent, policy_of};

@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::bucket::{Acquired, Lent, Offer, Used};
+use weir::algorithm::{Acquired, Lent, Offer, Used};
 use weir::clock::Ms;
-use weir::plan::{Closed, Election, Lending, LendingEnd, Plan};
+use weir::engine::plan::{Closed, Election, Lending, LendingEnd, Plan};
+use weir::local::lease::{Lease, Wish};
+use weir::local::table::Table;
 use weir::policy::{Limit, Mode, Terms};
-use weir::pool::lease::{Lease, Wish};
-use weir::pool::table::Table;
-use weir::rule::Ask;
+use weir::rules::Ask;
 
 use crate::made::{Random, Shared, ask_of, limit, policy_of, rounds};
 

@@ -8,15 +8,15 @@
 use std::rc::Rc;
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::answer::{Answer, Refusal};
 use weir::clock::{Ms, Now};
-use weir::flow::{Arrival, CallId, CallOwner, Decision, Flow, Step, Ticket, Verdict, decide};
+use weir::engine::plan::Plan;
+use weir::engine::{Arrival, CallId, CallOwner, Decision, Flow, Step, Ticket, Verdict, decide};
 use weir::limiter::{Failure, HttpEnd};
-use weir::plan::Plan;
+use weir::local::table::{Entry, Table};
+use weir::local::{Lost, Nowhere, Over, Store};
 use weir::policy::{Idempotency, Policy};
-use weir::pool::table::{Entry, Table};
-use weir::pool::{Lost, Nowhere, Over, Store};
-use weir::record::Effect;
+use weir::response::{Answer, Refusal};
+use weir::telemetry::Effect;
 
 use crate::made::{Sent, Shared, number_of, numbered, policy};
 

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use weir::bucket::{Acquire, Offer, Run};
+use weir::algorithm::{Acquire, Offer, Run};
 use weir::clock::Ms;
 use weir::limiter::HttpCall;
+use weir::local::{Lost, Over, Store};
 use weir::policy::{ClassId, Environment, Limit, Mode, OnError, Policy, Terms};
-use weir::pool::{Lost, Over, Store};
 use weir::request::Request;
-use weir::rule::Ask;
+use weir::rules::Ask;
 
 pub const ENVIRONMENT: Environment = &|name| (name == "WEIR_HASH_SECRET").then(|| "secret".to_owned());
 
@@ -70,6 +70,7 @@ pub fn numbered(number: u64, body: &str) -> String {
 /// What a request needs of the bucket `key` of the first rule, granted by the limiter alone.
 pub fn ask_of(key: &str, limit: Limit, cost: u64) -> Ask {
     Ask {
+        limiter: weir::policy::LimiterId::default(),
         rule: 0,
         class: ClassId::default(),
         tier: 0,

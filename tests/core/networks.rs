@@ -2,7 +2,7 @@
 
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::policy::{Policy, Problem};
-use weir::rule::{Ruling, judge};
+use weir::rules::{Ruling, judge};
 
 use crate::made::{ENVIRONMENT, Sent, policy_of};
 

@@ -1,10 +1,10 @@
 //! No bytes make the core panic: a test that gets to its end has shown it.
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::bucket::{Acquire, Acquired, Lent, Offer, Run};
+use weir::algorithm::{Acquire, Acquired, Lent, Offer, Run};
 use weir::clock::Ms;
 use weir::limiter::HttpEnd;
-use weir::limiter::webdis::{By, Reply, decode};
+use weir::limiter::redis::webdis::{By, Reply, decode};
 use weir::path::{Pattern, normalise};
 use weir::policy::limit::{duration, parse};
 use weir::policy::{Policy, Tree};

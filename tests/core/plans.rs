@@ -5,14 +5,14 @@
 use std::rc::Rc;
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::answer::{Answer, Refusal};
 use weir::clock::{Ms, Now};
-use weir::flow::{Arrival, Call, CallOwner, Decision, Flow, Step, Verdict, decide};
+use weir::engine::plan::Plan;
+use weir::engine::{Arrival, Call, CallOwner, Decision, Flow, Step, Verdict, decide};
 use weir::limiter::{Failure, HttpEnd};
-use weir::plan::Plan;
-use weir::pool::table::Table;
-use weir::pool::{Nowhere, Store};
-use weir::rule::Ask;
+use weir::local::table::Table;
+use weir::local::{Nowhere, Store};
+use weir::response::{Answer, Refusal};
+use weir::rules::Ask;
 
 use crate::made::{Random, Sent, Shared, number_of, policy, rounds};
 

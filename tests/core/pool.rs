@@ -4,13 +4,13 @@ use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::bucket::{Share, Standing, Used};
+use weir::algorithm::{Share, Standing, Used};
 use weir::clock::Ms;
+use weir::local::breaker::{Breaker, Passage};
+use weir::local::lease::Lease;
+use weir::local::table::{ENTRY_BYTES, Entry, SET_BYTES, STAYS, Table, WAYS};
+use weir::local::{Nowhere, Store};
 use weir::policy::{BreakerLimits, Limit};
-use weir::pool::breaker::{Breaker, Passage};
-use weir::pool::lease::Lease;
-use weir::pool::table::{ENTRY_BYTES, Entry, SET_BYTES, STAYS, Table, WAYS};
-use weir::pool::{Nowhere, Store};
 
 use crate::made::{Random, Shared, limit, rounds};
 

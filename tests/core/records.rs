@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::clock::{Ms, Now};
-use weir::flow::{Arrival, CallEnd, CallOwner, Decision, Event, Flow, Step, decide};
+use weir::engine::plan::Plan;
+use weir::engine::{Arrival, CallEnd, CallOwner, Decision, Event, Flow, Step, decide};
 use weir::limiter::{Failure, HttpEnd};
-use weir::plan::Plan;
 use weir::policy::Policy;
-use weir::record::Record;
+use weir::telemetry::Record;
 
 use crate::made::{Sent, Shared, number_of, numbered, policy};
 

@@ -3,7 +3,7 @@
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::policy::Policy;
 use weir::request::{Class, classify};
-use weir::rule::{Ask, Ruling, judge};
+use weir::rules::{Ask, Ruling, judge};
 
 use crate::made::{Sent, ask_of, limit, policy_of};
 

@@ -2,7 +2,7 @@
 
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::policy::Policy;
-use weir::rule::{Ruling, judge};
+use weir::rules::{Ruling, judge};
 
 use crate::made::{Sent, policy_of};
 

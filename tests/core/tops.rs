@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::clock::Ms;
-use weir::pool::Store;
-use weir::pool::top::{COUNTERS, HALVED_EVERY, Kind, Recent, Sketch, Top, recent};
+use weir::local::Store;
+use weir::local::top::{COUNTERS, HALVED_EVERY, Kind, Recent, Sketch, Top, recent};
 
 use crate::made::{Random, Shared, rounds};
 

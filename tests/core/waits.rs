@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::answer::Answer;
 use weir::clock::{Ms, Now};
-use weir::flow::{Arrival, CallId, CallOwner, Decision, Flow, Step, Verdict, decide};
+use weir::engine::plan::Plan;
+use weir::engine::{Arrival, CallId, CallOwner, Decision, Flow, Step, Verdict, decide};
 use weir::limiter::HttpEnd;
-use weir::plan::Plan;
+use weir::response::Answer;
 
 use crate::made::{Random, Sent, Shared, policy, rounds};
 use crate::root::{Acquire, Root};

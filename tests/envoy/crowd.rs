@@ -249,7 +249,7 @@ fn a_crowd_of_tenants_whose_calls_fail_at_once_is_decided_by_on_error() {
 /// What Envoy bears is at least ten times what one callback finishes, and is not without a bound.
 #[test]
 fn this_host_bears_ten_times_what_one_callback_finishes_and_not_any_number() {
-    for (most, survives) in [(10 * weir::flow::MOST_FINISHED, true), (CROWD, false)] {
+    for (most, survives) in [(10 * weir::engine::MOST_FINISHED, true), (CROWD, false)] {
         let module = trapping_module();
         let options = Options { envoys: 1, concurrency: 1, module, ..Options::default() };
         let mut rig = rig_of(&policy("7/d", "30s", "deny"), Route::Upstream, options);

@@ -2,7 +2,7 @@
 //! callback is, and each once. [`crate::proxy`] makes it a violation where one callback finishes more.
 
 use serde_json::{Value, json};
-use weir::flow::MOST_FINISHED;
+use weir::engine::MOST_FINISHED;
 
 use crate::fake::Phase;
 use crate::policy::grants;

@@ -1,7 +1,7 @@
 //! A Redis of a test's own, and the script in it: as it is, and with a clock that the test sets.
 
 use redis::{Cmd, Connection, cmd};
-use weir::limiter::script;
+use weir::limiter::redis::script;
 use weir_sim::root::Acquire;
 use weir_stack::{RedisOptions, Scratch};
 

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use weir::answer::{Answer, Outcome, answer};
 use weir::clock::{Ms, Now};
-use weir::flow::{Arrival, CallOwner, Flow};
-use weir::plan::Plan;
+use weir::engine::plan::Plan;
+use weir::engine::{Arrival, CallOwner, Flow};
+use weir::local::{Lost, Over, Store};
 use weir::policy::{Mode, Policy, Reset};
-use weir::pool::{Lost, Over, Store};
-use weir::rule::Ask;
+use weir::response::{Answer, Outcome, answer};
+use weir::rules::Ask;
 
 /// Shared data of a proxy of one worker.
 #[derive(Debug, Default)]

@@ -3,7 +3,6 @@
 //! Nothing is decided here: the core classifies, names tenants, finds limits and writes answers; this asks it, and tells.
 
 use clap::Args;
-use weir::answer::{Answer, Outcome as Told, answer};
 use weir::clock::Ms;
 use weir::limiter::Failure;
 use weir::path::Malformed;
@@ -11,7 +10,8 @@ use weir::policy::{
     Allowance, ClassId, ClassMatch, Classes, Kind, Limit, Mode, OnError, Origin, Path, Policy, Rule, Segment,
 };
 use weir::request::{Class, Identity, Request, classify, identify, matching, value_of};
-use weir::rule::{Ask, Ruling, judge};
+use weir::response::{Answer, Outcome as Told, answer};
+use weir::rules::{Ask, Ruling, judge};
 use weir::tenant::Tenant;
 
 use crate::check::{Format, named_variables};

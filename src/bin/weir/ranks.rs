@@ -1,6 +1,6 @@
 //! What proxies tell of tenants, merged, and how it is shown.
 //!
-//! A proxy's list is that of [`weir::pool::top`], and lists are merged as sketches are there; but each tells of a time of
+//! A proxy's list is that of [`weir::local::top`], and lists are merged as sketches are there; but each tells of a time of
 //! its own, so what is added up are rates. It must not ask anybody.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use anstyle::AnsiColor;
 use serde_json::Value;
+use weir::local::top::COUNTERS;
 use weir::policy::Tree;
-use weir::pool::top::COUNTERS;
 
 use crate::report::{BOLD, DIM, colour, json, number, object, styled, text, visible};
 

@@ -165,14 +165,14 @@ impl Options {
         let socket = object([("address", text(host)), ("port_value", number(port))]);
         let endpoint = object([("endpoint", object([("address", object([("socket_address", socket)]))]))]);
         let cluster = object([
-            ("name", text(&policy.limiter.cluster)),
+            ("name", text(&policy.limiters.first().cluster)),
             ("type", text(kind)),
             ("connect_timeout", text("0.25s")),
             ("circuit_breakers", object([("thresholds", list([thresholds]))])),
             (
                 "load_assignment",
                 object([
-                    ("cluster_name", text(&policy.limiter.cluster)),
+                    ("cluster_name", text(&policy.limiters.first().cluster)),
                     ("endpoints", list([object([("lb_endpoints", list([endpoint]))])])),
                 ]),
             ),

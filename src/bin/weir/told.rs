@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use anstyle::AnsiColor;
-use weir::answer::Answer;
 use weir::policy::{Limit, Policy, Tree};
+use weir::response::Answer;
 
 use crate::buckets::is_moment;
 use crate::explain::limit;

@@ -366,7 +366,7 @@ impl Warnings<'_> {
     }
 
     fn cluster(&mut self, policy: &Policy, host: &Host, clusters: &Clusters) {
-        let cluster = &policy.limiter.cluster;
+        let cluster = &policy.limiters.first().cluster;
         if matches!(host, Host::Envoy(_)) && clusters.lack(cluster) {
             let path = self.nth(&Path::default().word("limiters"), 0).word("cluster");
             let message = format!(

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use weir::pool::{Lost, Over, Store};
+use weir::local::{Lost, Over, Store};
 use weir::request::Request;
 
 /// The value of every secret; no message may hold it.

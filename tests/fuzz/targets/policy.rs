@@ -6,11 +6,11 @@ use std::rc::Rc;
 
 use libfuzzer_sys::fuzz_target;
 use weir::clock::{Ms, Now};
-use weir::flow::{Arrival, CallOwner, Decision, Flow, Step, decide};
+use weir::engine::{Arrival, CallOwner, Decision, Flow, Step, decide};
 use weir::limiter::HttpEnd;
-use weir::plan::Plan;
+use weir::engine::plan::Plan;
 use weir::policy::{Policy, Problem, Tree};
-use weir::record::Effect;
+use weir::telemetry::Effect;
 use weir_fuzz::{SECRET, Sent, Shared, environment};
 
 /// Texts up to this length may be told to a log, where they can only be a limit.

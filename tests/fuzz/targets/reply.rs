@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir::bucket::{Acquire, Offer, Run, Share};
+use weir::algorithm::{Acquire, Offer, Run, Share};
 use weir::clock::Ms;
 use weir::limiter::HttpEnd;
-use weir::limiter::webdis::{By, Reply, decode};
+use weir::limiter::redis::webdis::{By, Reply, decode};
 use weir::policy::{Limit, Terms};
 use weir_fuzz::Pieces;
 

@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use weir::path::{Pattern, normalise};
 use weir::policy::{ClassId, Policy};
 use weir::request::{Class, Identity, classify, identify};
-use weir::rule::{Ruling, judge};
+use weir::rules::{Ruling, judge};
 use weir_fuzz::{Pieces, Sent, environment};
 
 static POLICY: LazyLock<Policy> =

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
-use weir::bucket::Used;
+use weir::algorithm::Used;
 use weir::clock::Ms;
 use weir::policy::BreakerLimits;
-use weir::pool::Store;
-use weir::pool::breaker::{Breaker, Passage};
-use weir::pool::lease::Lease;
-use weir::pool::table::{ENTRY_BYTES, Entry, Fingerprint, SET_BYTES, Table};
+use weir::local::Store;
+use weir::local::breaker::{Breaker, Passage};
+use weir::local::lease::Lease;
+use weir::local::table::{ENTRY_BYTES, Entry, Fingerprint, SET_BYTES, Table};
 use weir_fuzz::{Pieces, Shared};
 
 const LIMITS: BreakerLimits = BreakerLimits { failures: 2, share: 500, within: Ms(1000), probe_every: Ms(200) };

@@ -11,13 +11,13 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
-use weir::answer::Answer;
 use weir::clock::{Ms, Now};
-use weir::flow::{Arrival, CallId, CallOwner, Flow, Step, Ticket, Verdict};
+use weir::engine::plan::{Plan, Receipt, Taken};
+use weir::engine::{Arrival, CallId, CallOwner, Flow, Step, Ticket, Verdict};
 use weir::limiter::HttpEnd;
-use weir::plan::{Plan, Receipt, Taken};
 use weir::policy::Policy;
-use weir::rule::Ask;
+use weir::response::Answer;
+use weir::rules::Ask;
 
 use crate::check::{Holding, Limit, Promise};
 use crate::clock::START;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
-use weir::pool::{Lost, Over, Store};
+use weir::local::{Lost, Over, Store};
 
 /// Clones are other workers' hands on the same data.
 #[derive(Clone, Debug, Default)]

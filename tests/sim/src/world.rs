@@ -7,15 +7,15 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::rc::Rc;
 
-use weir::answer::Answer;
 use weir::clock::{Clock, Ms, Now};
-use weir::flow::{Arrival as Outcome, Call, CallId, CallOwner, Decision, Flow, Step, Ticket, Verdict, decide};
+use weir::engine::plan::Plan;
+use weir::engine::{Arrival as Outcome, Call, CallId, CallOwner, Decision, Flow, Step, Ticket, Verdict, decide};
 use weir::limiter::{Failure, HttpEnd};
-use weir::plan::Plan;
+use weir::local::table::{SET_BYTES, WAYS};
 use weir::policy::Policy;
-use weir::pool::table::{SET_BYTES, WAYS};
 use weir::request::Request;
-use weir::rule::Ask;
+use weir::response::Answer;
+use weir::rules::Ask;
 
 use crate::chance::Chance;
 use crate::check::{Holding, Limit, Promise, Violation};

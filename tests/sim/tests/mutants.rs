@@ -22,12 +22,12 @@ struct Part {
 }
 
 const ROOT: &str = "tests/sim/src/root.rs";
-const LEASE: &str = "src/pool/lease.rs";
-const TABLE: &str = "src/pool/table.rs";
-const LENDING: &str = "src/plan/lending.rs";
-const FLOW: &str = "src/flow/mod.rs";
-const LINE: &str = "src/flow/line.rs";
-const WEBDIS: &str = "src/limiter/webdis.rs";
+const LEASE: &str = "src/local/lease.rs";
+const TABLE: &str = "src/local/table.rs";
+const LENDING: &str = "src/engine/plan/lending.rs";
+const FLOW: &str = "src/engine/mod.rs";
+const LINE: &str = "src/engine/line.rs";
+const WEBDIS: &str = "src/limiter/redis/webdis.rs";
 
 const fn mutant(breaks: &'static str, parts: &'static [Part]) -> Mutant {
     Mutant { breaks, parts }

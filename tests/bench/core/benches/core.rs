@@ -3,12 +3,12 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use weir::bucket::{Acquire, Offer, Run};
+use weir::algorithm::{Acquire, Offer, Run};
 use weir::clock::Ms;
-use weir::flow::decide;
+use weir::engine::decide;
 use weir::limiter::HttpEnd;
-use weir::limiter::script::TOKEN_BUCKET;
-use weir::limiter::webdis::{By, Reply, decode, encode};
+use weir::limiter::redis::script::TOKEN_BUCKET;
+use weir::limiter::redis::webdis::{By, Reply, decode, encode};
 use weir::path::normalise;
 use weir::policy::{Limit, Policy, Terms};
 use weir::request::{Request, classify};

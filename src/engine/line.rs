@@ -8,14 +8,15 @@ use std::rc::Rc;
 
 use super::batch::{MOST_SERVED, Served};
 use super::{Call, CallEnd, CallId, CallOwner, Event, Flow, Patience, State, Step, Ticket, is_final};
-use crate::bucket::{Acquire, Acquired, Offer, Share, runs};
+use crate::algorithm::{Acquire, Acquired, Offer, Share, runs};
 use crate::clock::{Ms, Now};
-use crate::limiter::webdis::{self, By, MAX_RUNS, Reply};
-use crate::limiter::{Failure, HttpEnd, script};
-use crate::plan::{Denied, Due, Election, Lending, LendingEnd, Plan};
+use crate::engine::plan::{Denied, Due, Election, Lending, LendingEnd, Plan};
+use crate::limiter::redis::script;
+use crate::limiter::redis::webdis::{self, By, MAX_RUNS, Reply};
+use crate::limiter::{Failure, HttpEnd};
+use crate::local::lease::Wish;
 use crate::policy::Mode;
-use crate::pool::lease::Wish;
-use crate::rule::Ask;
+use crate::rules::Ask;
 
 /// More buckets than these are not looked after: their leases end by themselves.
 const MOST_WATCHED: usize = 16_384;
@@ -207,7 +208,7 @@ impl<S> Flow<S> {
         if asked.runs.is_empty() && lending.is_none() {
             return self.settle_later(&plan, &ask, now, steps);
         }
-        let (sent, ends, late_at) = (now.mono, now.mono + timeout, now.mono + plan.policy.limiter.timeout);
+        let (sent, ends, late_at) = (now.mono, now.mono + timeout, now.mono + plan.policy.limiters.first().timeout);
         let out = Out { line: id.clone(), by: By::Sha, asked, group, lending, sent, ends, late_at, late: false };
         self.send(out, now, steps);
     }
@@ -326,7 +327,7 @@ impl<S> Flow<S> {
     /// carries no number, so the call may have run: its lease may be closed and is not named again, what it has spent is
     /// told again rather than lost, and those who wait may be charged twice.
     fn ask_again(&mut self, plan: Rc<Plan>, ask: Ask, call: Out, id: CallId, now: Now, steps: &mut Vec<Step<S>>) {
-        let late_at = now.mono + plan.policy.limiter.timeout;
+        let late_at = now.mono + plan.policy.limiters.first().timeout;
         let mut again = Out { by: By::Text, sent: now.mono, late_at, late: false, ..call };
         again.group.retain(|(ticket, _)| self.waiters.get(ticket).is_some_and(|waiter| waiter.deadline > now.mono));
         // In mode async a call asks for nobody by name.
@@ -601,5 +602,5 @@ fn settles(ask: &Ask) -> bool {
 
 /// A reply that is late for the one who waited still serves those who came after.
 fn call_timeout(plan: &Plan) -> Ms {
-    plan.policy.limiter.timeout.times(10).max(Ms(1000))
+    plan.policy.limiters.first().timeout.times(10).max(Ms(1000))
 }

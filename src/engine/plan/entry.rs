@@ -1,11 +1,11 @@
 //! What an entry of the table means for what is asked of its bucket.
 
 use super::{Denied, Due, Granted};
-use crate::bucket::{Acquired, Share, Used};
+use crate::algorithm::{Acquired, Share, Used};
 use crate::clock::Ms;
+use crate::local::table::{Entry, STAYS};
 use crate::policy::{Limit, Mode};
-use crate::pool::table::{Entry, STAYS};
-use crate::rule::Ask;
+use crate::rules::Ask;
 
 /// From when a settlement is due until the limiter has it: a tick and a call.
 const SETTLING: Ms = Ms(100);

@@ -15,7 +15,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 use super::lease::Lease;
 use super::{Store, update};
-use crate::bucket::Used;
+use crate::algorithm::Used;
 use crate::clock::Ms;
 
 /// Entries in a set.

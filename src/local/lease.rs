@@ -4,7 +4,7 @@
 //! token here is one that the limiter still counts as lent: that is what keeps the limit exact. The limiter's side is
 //! `lua/token_bucket.lua`; why each step is as it is stands in the README under "How leases work".
 
-use crate::bucket::{Lent, Offer, Used};
+use crate::algorithm::{Lent, Offer, Used};
 use crate::clock::Ms;
 use crate::policy::{Limit, Terms};
 

@@ -1,13 +1,13 @@
 //! Who of a proxy's workers calls the limiter about a lease, and what comes of the call.
 
 use super::{Due, Plan};
-use crate::bucket::{Acquired, Offer, Share, Used};
+use crate::algorithm::{Acquired, Offer, Share, Used};
 use crate::clock::Ms;
+use crate::local::Store;
+use crate::local::lease::{Moment, Wish};
+use crate::local::table::STAYS;
 use crate::policy::Mode;
-use crate::pool::Store;
-use crate::pool::lease::{Moment, Wish};
-use crate::pool::table::STAYS;
-use crate::rule::Ask;
+use crate::rules::Ask;
 
 /// Whether this worker may call the limiter about a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Plan {
             let Some(mut offer) = entry.lease.open_call(ask.limit, ask.terms(), wish, worker, now, now + timeout)
             else {
                 // One that has outlived a wait may never end: its worker may be dead.
-                let is_late = entry.lease.call_ends + self.policy.limiter.timeout <= now + timeout;
+                let is_late = entry.lease.call_ends + self.policy.limiters.first().timeout <= now + timeout;
                 return if is_late { Election::Void } else { Election::Lost };
             };
             if let Mode::Async { .. } = ask.mode {
@@ -161,7 +161,7 @@ impl Plan {
         random: u64,
     ) -> Ms {
         // What is known of a bucket that is not full would tell too short a wait without what has been granted since.
-        let is_granted = denied.is_none() && self.policy.limiter.max_new_keys_per_second.is_none();
+        let is_granted = denied.is_none() && self.policy.limiters.first().max_new_keys_per_second.is_none();
         // Where all tries are lost, the next request asks the limiter: it costs a call.
         let noted = self.change(store, ask, sent, |entry| {
             let says_less = |known: Used| entry.means_until > sent && acquired.level < known.level(ask.limit);

@@ -13,8 +13,8 @@ use std::rc::Rc;
 use super::line::LineId;
 use super::{CallId, CallOwner, Flow, Patience, Step};
 use crate::clock::{Ms, Now};
+use crate::engine::plan::Plan;
 use crate::limiter::{Failure, HttpEnd};
-use crate::plan::Plan;
 use crate::policy::Policy;
 
 /// Requests that are finished before the host's event loop has its turn: less than a tenth of what Envoy 1.40 bears,
@@ -62,7 +62,7 @@ impl<S> Flow<S> {
     /// How often [`Flow::tick`] wants to be called under a policy. A request waits past its deadline for no longer than
     /// this, and than it takes to finish those that were decided, or whose deadline came, before.
     pub fn tick_period(policy: &Policy) -> Ms {
-        Ms(policy.limiter.timeout.0 / 2).clamp(Ms(5), Ms(50))
+        Ms(policy.limiters.first().timeout.0 / 2).clamp(Ms(5), Ms(50))
     }
 
     /// The root has been woken, as [`Step::Wake`] wanted.

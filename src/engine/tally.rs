@@ -1,14 +1,14 @@
 //! What the buckets of one request have said, and what follows for the request.
 
 use super::Receipts;
-use crate::answer::Outcome;
-use crate::bucket::{Share, Standing};
+use crate::algorithm::{Share, Standing};
 use crate::clock::Ms;
+use crate::engine::plan::{Due, Plan, Receipt};
 use crate::limiter::Failure;
-use crate::plan::{Due, Plan, Receipt};
 use crate::policy::Limit;
-use crate::record::{Effect, Mark, TokenSource};
-use crate::rule::Ask;
+use crate::response::Outcome;
+use crate::rules::Ask;
+use crate::telemetry::{Effect, Mark, TokenSource};
 
 /// What was found out about a request, and by which rules, the deciding one first.
 #[derive(Debug)]

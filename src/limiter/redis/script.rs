@@ -13,7 +13,7 @@ pub struct Script {
 
 /// Grants the costs of those who wait at a token bucket.
 pub const TOKEN_BUCKET: Script = Script {
-    text: include_str!("../../lua/token_bucket.lua"),
+    text: include_str!("../../../lua/token_bucket.lua"),
     sha: "ff241b07f7fb960621e2e7046ff5a9b4a2279beb",
     format: "t3",
 };

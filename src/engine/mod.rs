@@ -13,6 +13,7 @@
 mod batch;
 mod by_age;
 mod line;
+pub mod plan;
 mod tally;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,16 +25,16 @@ use by_age::ByAge;
 use line::{Line, LineId, Out};
 use tally::{Decided, Tally, add_mark, mark_of, source_of};
 
-use crate::answer::{Answer, Outcome, answer, answer_among};
-use crate::bucket::{Share, Standing};
+use crate::algorithm::{Share, Standing};
 use crate::clock::{Ms, Now};
+use crate::engine::plan::{Plan, Receipt, Taken};
 use crate::limiter::{Failure, HttpCall};
-use crate::plan::{Plan, Receipt, Taken};
+use crate::local::Store;
 use crate::policy::{Limit, Mode, OnError, Policy};
-use crate::pool::Store;
-use crate::record::{Effect, Mark, Record, TokenSource};
 use crate::request::Request;
-use crate::rule::{Ask, Ruling, judge};
+use crate::response::{Answer, Outcome, answer, answer_among};
+use crate::rules::{Ask, Ruling, judge};
+use crate::telemetry::{Effect, Mark, Record, TokenSource};
 
 /// What a request gets, and what there is to tell of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -284,7 +285,7 @@ impl<S> Flow<S> {
             return (Arrival::Decided(verdict), steps);
         }
         let ticket = Ticket(self.next());
-        let deadline = now.mono + plan.policy.limiter.timeout;
+        let deadline = now.mono + plan.policy.limiters.first().timeout;
         self.deadlines.insert((deadline, ticket));
         self.waiters.insert(ticket, Waiter { stream, plan: plan.clone(), wants, marks, deadline });
         self.stand_in_line(ticket, now, &mut steps);

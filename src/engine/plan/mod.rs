@@ -13,16 +13,16 @@ use std::ops::ControlFlow;
 
 pub use lending::{Closed, Denied, Election, Granted, Lending, LendingEnd};
 
-use crate::bucket::{Share, Standing, Used};
+use crate::algorithm::{Share, Standing, Used};
 use crate::clock::Ms;
 use crate::limiter::Failure;
+use crate::local::Store;
+use crate::local::breaker::{Breaker, Passage};
+use crate::local::lease::Moment;
+use crate::local::table::{Entry, STAYS, Table};
+use crate::local::top::Top;
 use crate::policy::{Limit, Mode, OnError, Policy};
-use crate::pool::Store;
-use crate::pool::breaker::{Breaker, Passage};
-use crate::pool::lease::Moment;
-use crate::pool::table::{Entry, STAYS, Table};
-use crate::pool::top::Top;
-use crate::rule::{Ask, Repeat};
+use crate::rules::{Ask, Repeat};
 
 /// The table's name for the bucket of new keys, which no Redis key can be.
 const NEW_KEYS: &str = "new keys";
@@ -102,11 +102,11 @@ impl Plan {
     /// Opens the table and the breaker of a policy. Plans of the same namespace, number of proxies and table geometry
     /// share them, whatever their rules and limits are.
     pub fn new(id: u64, policy: Policy, store: &dyn Store, random: (u64, u64)) -> Plan {
-        let (namespace, limiter) = (&policy.namespace, &policy.limiter.name);
+        let (namespace, limiter) = (&policy.namespace, &policy.limiters.first().name);
         let proxies = policy.proxies.unwrap_or_default();
         let prefix = format!("weir.{namespace}.{proxies}.{}", policy.table_entries);
         let table = Table::open(store, &prefix, policy.table_entries, random);
-        let breaker = Breaker::new(format!("{prefix}.breaker.{limiter}.2"), policy.limiter.breaker);
+        let breaker = Breaker::new(format!("{prefix}.breaker.{limiter}.2"), policy.limiters.first().breaker);
         Plan { id, policy, table, breaker, is_retired: Cell::new(false), top: RefCell::default(), prefix }
     }
 
@@ -157,7 +157,7 @@ impl Plan {
 
     /// Counts one more new key of this second. Where the count cannot be reached, the limiter is spared.
     fn admits_new_key(&self, store: &dyn Store, now: Ms) -> bool {
-        let Some(most) = self.policy.limiter.max_new_keys_per_second else {
+        let Some(most) = self.policy.limiters.first().max_new_keys_per_second else {
             return true;
         };
         let share = self.table.as_ref().and_then(|table| {

@@ -1,11 +1,11 @@
 //! Which limits apply to a request, by its class and its tenants' tiers.
 
 use crate::clock::Ms;
-use crate::limiter::script;
+use crate::limiter::redis::script;
 use crate::path::Malformed;
-use crate::policy::{Allowance, ClassId, Entry, Limit, Mode, OnError, Policy, Rule, Terms};
-use crate::record::{Effect, Mark, Scope};
+use crate::policy::{Allowance, ClassId, Entry, Limit, LimiterId, Mode, OnError, Policy, Rule, Terms};
 use crate::request::{Class, Identity, Reading, Request, class_of, tenant_of, tier_of};
+use crate::telemetry::{Effect, Mark, Scope};
 use crate::tenant::{Storage, Tenant};
 
 /// What the policy says of a request, and which of its words say it.
@@ -41,6 +41,8 @@ pub struct Ask {
     pub class: ClassId,
     /// The tier that its tenant is in: an index into the tiers of the rule.
     pub tier: usize,
+    /// Which limiter the bucket is in.
+    pub limiter: LimiterId,
     /// The Redis key of the bucket.
     pub key: String,
     /// The bucket's limit.
@@ -188,11 +190,13 @@ fn ask(
         return;
     };
     let repeat = repeat(policy, rule, tenant, &scope, cost, reading);
+    let limiter = rule.routing.limiter_of(tenant, scope.tier.unwrap_or_default());
     for (limit, own) in std::iter::once((first, entry.own)).chain(entry.also.iter().copied()) {
         asks.push(Ask {
             rule: scope.rule.unwrap_or_default(),
             class: scope.class.unwrap_or_default(),
             tier: scope.tier.unwrap_or_default(),
+            limiter,
             key: key(policy, rule, tenant, &entry.name, limit),
             limit,
             cost,

@@ -2,9 +2,9 @@
 
 use super::Plan;
 use crate::clock::Ms;
-use crate::pool::Store;
-use crate::pool::top::{self, Kind};
-use crate::record::{Effect, Record};
+use crate::local::Store;
+use crate::local::top::{self, Kind};
+use crate::telemetry::{Effect, Record};
 
 impl Plan {
     /// Counts whose requests were decided, where the policy has a path to tell it at.

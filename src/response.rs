@@ -1,6 +1,6 @@
 //! From an outcome to what the client sees: one function.
 
-use crate::bucket::{Share, Standing};
+use crate::algorithm::{Share, Standing};
 use crate::clock::Ms;
 use crate::limiter::Failure;
 use crate::policy::{Limit, Policy, Reset, UpstreamHeaders};
@@ -121,7 +121,7 @@ pub fn answer_among(policy: &Policy, outcome: &Outcome, others: &[(usize, Limit)
 /// When a failure may be over: by then the next probe has gone. Of other failures there is no better guess than soon.
 fn retry_after_failure(policy: &Policy, failure: Failure) -> Ms {
     match failure {
-        Failure::Breaker => policy.limiter.breaker.probe_every.max(Ms(1000)),
+        Failure::Breaker => policy.limiters.first().breaker.probe_every.max(Ms(1000)),
         _ => Ms(1000),
     }
 }

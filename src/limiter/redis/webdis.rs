@@ -9,8 +9,8 @@
 //! reply this call's. An error of Redis carries none: it is believed as far as it says that there is no verdict.
 
 use super::script::Script;
-use super::{Failure, HttpCall, HttpEnd};
-use crate::bucket::{Acquire, Acquired};
+use crate::algorithm::{Acquire, Acquired};
+use crate::limiter::{Failure, HttpCall, HttpEnd};
 use crate::policy::Tree;
 use crate::tenant::escape_into;
 
