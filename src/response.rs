@@ -3,7 +3,7 @@
 use crate::algorithm::{Share, Standing};
 use crate::clock::Ms;
 use crate::limiter::Failure;
-use crate::policy::{Limit, Policy, Reset, UpstreamHeaders};
+use crate::policy::{Limit, LimiterId, Policy, Reset, UpstreamHeaders};
 use crate::request::Request;
 
 /// What was found out about a request.
@@ -26,8 +26,15 @@ pub enum Outcome {
         /// What it gave.
         share: Share,
     },
-    /// The limiter of a rule has failed, and the rule refuses what it cannot count.
-    Failed(usize, Failure),
+    /// A limiter has failed, and a rule refuses what it cannot count.
+    Failed {
+        /// An index into the rules of the policy.
+        rule: usize,
+        /// Which limiter.
+        limiter: LimiterId,
+        /// How.
+        failure: Failure,
+    },
 }
 
 /// What the request gets.
@@ -111,17 +118,17 @@ pub fn answer_among(policy: &Policy, outcome: &Outcome, others: &[(usize, Limit)
             let grpc = Grpc::new(GrpcStatus::ResourceExhausted, "rate_limited", name, Some(*retry_after + longer));
             Answer::Refuse(Refusal { status: policy.response.status, headers, body, grpc })
         }
-        Outcome::Failed(rule, failure) => {
-            let wait = retry_after_failure(policy, *failure);
+        Outcome::Failed { rule, limiter, failure } => {
+            let wait = retry_after_failure(policy, *limiter, *failure);
             refuse(503, GrpcStatus::Unavailable, "limiter_unavailable", name(rule), Some(wait))
         }
     }
 }
 
 /// When a failure may be over: by then the next probe has gone. Of other failures there is no better guess than soon.
-fn retry_after_failure(policy: &Policy, failure: Failure) -> Ms {
+fn retry_after_failure(policy: &Policy, limiter: LimiterId, failure: Failure) -> Ms {
     match failure {
-        Failure::Breaker => policy.limiters.first().breaker.probe_every.max(Ms(1000)),
+        Failure::Breaker => policy.limiters.get(limiter).breaker.probe_every.max(Ms(1000)),
         _ => Ms(1000),
     }
 }

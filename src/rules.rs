@@ -81,6 +81,11 @@ impl Ask {
         u32::try_from(number.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32).unwrap_or_default()
     }
 
+    /// Whether both are asked of one bucket.
+    pub fn is_at(&self, other: &Ask) -> bool {
+        self.limiter == other.limiter && self.key == other.key
+    }
+
     /// Where in the policy it belongs.
     pub fn scope(&self) -> Scope {
         Scope { rule: Some(self.rule), class: Some(self.class), tier: Some(self.tier) }

@@ -1,11 +1,10 @@
 //! What the buckets of one request have said, and what follows for the request.
 
-use super::Receipts;
+use super::plan::{Due, Plan, Receipt};
 use crate::algorithm::{Share, Standing};
 use crate::clock::Ms;
-use crate::engine::plan::{Due, Plan, Receipt};
 use crate::limiter::Failure;
-use crate::policy::Limit;
+use crate::policy::{Limit, LimiterId};
 use crate::response::Outcome;
 use crate::rules::Ask;
 use crate::telemetry::{Effect, Mark, TokenSource};
@@ -20,7 +19,6 @@ pub(super) struct Decided {
 /// What the buckets of one request have said, in whatever order.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    pub(super) receipts: Receipts,
     pub(super) due: Vec<(usize, Due)>,
     /// Of the rules that let it pass; that of the bucket with the least left, for its size, is the first.
     pub(super) granted: Vec<Mark>,
@@ -29,7 +27,7 @@ pub(super) struct Tally {
     pub(super) tells: bool,
     /// The refusal that holds longest.
     pub(super) refused: Option<(Mark, Limit, Share, Ms)>,
-    pub(super) failed: Option<(Mark, Failure)>,
+    pub(super) failed: Option<(Mark, LimiterId, Failure)>,
     pub(super) is_missing: bool,
 }
 
@@ -64,18 +62,18 @@ impl Tally {
         self.refused.is_some()
     }
 
-    pub(super) fn failed(&mut self, mut mark: Mark, failure: Failure) {
+    pub(super) fn failed(&mut self, mut mark: Mark, limiter: LimiterId, failure: Failure) {
         mark.effect = Effect::Failed;
-        self.failed.get_or_insert((mark, failure));
+        self.failed.get_or_insert((mark, limiter, failure));
     }
 
     pub(super) fn refusal(&mut self) -> Option<Decided> {
         if let Some((mark, limit, share, _)) = self.refused.take() {
             return Some(refusal(mark, limit, share));
         }
-        let (mark, failure) = self.failed.take()?;
+        let (mark, limiter, failure) = self.failed.take()?;
         let rule = mark.scope.rule.unwrap_or_default();
-        Some(Decided { outcome: Outcome::Failed(rule, failure), marks: vec![mark] })
+        Some(Decided { outcome: Outcome::Failed { rule, limiter, failure }, marks: vec![mark] })
     }
 
     /// `others` have let it pass uncounted, or have no say.

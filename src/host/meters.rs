@@ -14,7 +14,7 @@ use crate::clock::Ms;
 use crate::engine::plan::Plan;
 use crate::engine::{CallEnd, Event};
 use crate::limiter::Failure;
-use crate::policy::Policy;
+use crate::policy::{LimiterId, Policy};
 use crate::telemetry::Record;
 
 /// So long after the last request that `on_error` has decided a worker is no longer degraded.
@@ -27,13 +27,18 @@ const SAMPLED: u32 = 32;
 pub(super) struct Meters {
     /// `weir.<namespace>.`
     prefix: String,
-    limiter: String,
+    limiters: Vec<Limited>,
     /// By what they count, in order: the metric, and its parts as numbers.
     defined: RefCell<Vec<(Counted, Option<u32>)>>,
-    breaker: Flag,
     degraded: Flag,
     degraded_at: Cell<Option<Ms>>,
     requests: Cell<u32>,
+}
+
+/// What is told of one limiter, in the order of the policy.
+struct Limited {
+    name: String,
+    breaker: Flag,
 }
 
 type Counted = [u32; 5];
@@ -60,11 +65,13 @@ impl Meters {
     pub fn define(policy: &Policy) -> Meters {
         let prefix = ["weir.", &policy.namespace, "."].concat();
         let gauge = |parts: &[&str]| define(MetricType::Gauge, &prefix, parts);
-        let limiter = policy.limiters.first().name.clone();
+        let limiters = policy.limiters.iter().map(|(_, limiter)| Limited {
+            name: limiter.name.clone(),
+            breaker: Flag::new(gauge(&["breaker_open", &limiter.name])),
+        });
         let meters = Meters {
-            breaker: Flag::new(gauge(&["breaker_open", &limiter])),
+            limiters: limiters.collect(),
             degraded: Flag::new(gauge(&["degraded"])),
-            limiter,
             defined: RefCell::default(),
             degraded_at: Cell::new(None),
             requests: Cell::new(0),
@@ -107,14 +114,14 @@ impl Meters {
     /// What has happened between this proxy and its limiter.
     pub fn happened(&self, policy: &Policy, event: Event) {
         match event {
-            Event::CallEnded(end) => {
+            Event::CallEnded(limiter, end) => {
                 let which = match end {
                     CallEnd::Ok => 0,
                     CallEnd::NoScript => 1,
                     CallEnd::Failed(failure) => (failure as u32).saturating_add(2),
                 };
-                let id = self.id(MetricType::Counter, [CALLS, which, 0, 0, 0], &|| {
-                    vec!["limiter_calls", &self.limiter, end.name()]
+                let id = self.id(MetricType::Counter, [CALLS, which, number(Some(limiter.0)), 0, 0], &|| {
+                    vec!["limiter_calls", self.name(limiter), end.name()]
                 });
                 increment(id, 1);
             }
@@ -127,23 +134,24 @@ impl Meters {
         }
     }
 
-    /// A call has ended after so long.
-    pub fn call_took(&self, took: Duration) {
-        self.took(CALL_TIME, &["limiter_call_microseconds", &self.limiter], took);
+    /// A call to a limiter has ended after so long.
+    pub fn call_took(&self, limiter: LimiterId, took: Duration) {
+        let of = number(Some(limiter.0));
+        self.took([CALL_TIME, of, 0, 0, 0], &["limiter_call_microseconds", self.name(limiter)], took);
     }
 
     /// A paused request has waited so long.
     pub fn waited(&self, took: Duration) {
-        self.took(WAIT, &["wait_microseconds"], took);
+        self.took([WAIT, 0, 0, 0, 0], &["wait_microseconds"], took);
     }
 
     /// The filter has looked at a request for so long.
     pub fn own(&self, took: Duration) {
-        self.took(OWN_TIME, &["filter_microseconds"], took);
+        self.took([OWN_TIME, 0, 0, 0, 0], &["filter_microseconds"], took);
     }
 
-    fn took(&self, which: u32, name: &[&str], took: Duration) {
-        let id = self.id(MetricType::Histogram, [which, 0, 0, 0, 0], &|| name.to_vec());
+    fn took(&self, counted: Counted, name: &[&str], took: Duration) {
+        let id = self.id(MetricType::Histogram, counted, &|| name.to_vec());
         record(id, u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
     }
 
@@ -157,7 +165,9 @@ impl Meters {
     /// Brings the gauges up to date, and what is counted elsewhere; `conflicts` are those of shared data since the last
     /// tick of any plan.
     pub fn tick(&self, plan: &Plan, conflicts: u64, now: Ms) {
-        self.breaker.tell(plan.is_open());
+        for (at, limiter) in self.limiters.iter().enumerate() {
+            limiter.breaker.tell(plan.is_open(LimiterId(at)));
+        }
         if self.degraded_at.get().is_some_and(|at| now - at > DEGRADED_FOR) {
             self.degraded_at.set(None);
         }
@@ -170,6 +180,10 @@ impl Meters {
                 increment(id, i64::try_from(count).unwrap_or(i64::MAX));
             }
         }
+    }
+
+    fn name(&self, limiter: LimiterId) -> &str {
+        self.limiters.get(limiter.0).map_or("", |limiter| &limiter.name)
     }
 
     /// The host's number of a metric.

@@ -4,9 +4,7 @@
 
 mod envoy;
 mod meters;
-mod shared_data;
 mod vm;
-mod workers;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,11 +17,12 @@ use proxy_wasm::types::{Action, Bytes, ContextType, LogLevel, MapType};
 use meters::Meters;
 
 use crate::engine::plan::Plan;
-use crate::engine::{CallOwner, Decision, Flow, Ticket, Verdict, decide};
-use crate::limiter::HttpEnd;
+use crate::engine::{Admission, Call, CallOwner, Engine, Ticket, Verdict};
+use crate::limiter::{Failure, HttpEnd};
+use crate::local::Store;
 use crate::policy::Policy;
 use crate::request::{Request, asks_for_top, shows_secret};
-use crate::response::{self, Answer, Header, Refusal};
+use crate::response::{Answer, Refusal};
 
 /// What differs between hosts.
 trait Host {
@@ -33,8 +32,33 @@ trait Host {
     /// Time that only goes forward and that all workers of a proxy share; None where the host has none.
     fn monotonic(&self) -> Option<Duration>;
 
+    /// What all workers of a proxy keep together. The host owns the form of a write that must not replace anything.
+    fn store(&self) -> Rc<dyn Store>;
+
+    /// How many writes of this VM have come too late since this was asked last.
+    fn take_conflicts(&self) -> u64;
+
+    /// Has the queue of this name wake the root of the current context. Gives the queue, and the number of this worker
+    /// in its proxy, the one that it had before if it had one.
+    fn join(&self, queue: &str, worker: Option<u32>) -> Option<(u32, Option<u32>)>;
+
+    /// Wakes the root that a queue belongs to.
+    fn wake(&self, queue: u32);
+
+    /// Wakes other workers of the proxy, a bit for each.
+    fn wake_others(&self, others: u32);
+
+    /// Who has woken the root by its queue; None where nobody has.
+    fn woken(&self, queue: u32) -> Option<Woken>;
+
+    /// Makes a call. Gives the host's name for it.
+    fn dispatch(&self, call: &Call) -> Result<u32, Failure>;
+
     /// How a call ended, said in the callback of that call.
     fn call_end<'b>(&self, headers: usize, body_size: usize, body: &'b mut Bytes) -> HttpEnd<'b>;
+
+    /// Which host the request is for, as its client has written it.
+    fn authority(&self) -> Option<Vec<u8>>;
 
     /// A header of the response of the service behind.
     fn response_header(&self, name: &str) -> Option<Vec<u8>>;
@@ -44,6 +68,15 @@ trait Host {
 
     /// Puts a header into the response instead of any of the same name.
     fn replace_response_header(&self, name: &str, value: &str);
+}
+
+/// Who has woken a root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    /// Its own worker.
+    ByItself,
+    /// Another one, and perhaps its own.
+    ByOther,
 }
 
 /// The name of a decision in Envoy's filter state, to which Envoy adds `wasm.`.
@@ -84,7 +117,7 @@ impl RootContext for Root {
         let environment = |name: &str| std::env::var(name).ok();
         match Policy::from_host(&bytes, &environment) {
             Ok(policy) => {
-                let period = Flow::<Stream>::tick_period(&policy);
+                let period = Engine::<Stream>::timer_period(&policy);
                 let plan = vm::install(self.id, policy);
                 let clock = if HOST.monotonic().is_some() { "the host's steady clock" } else { "the wall's clock" };
                 let version = env!("CARGO_PKG_VERSION");
@@ -147,8 +180,8 @@ enum State {
     New,
     /// It is paused, since then.
     Waiting(Ticket, Option<Duration>),
-    /// It goes on, and its response carries these headers, and what was decided.
-    Passed(Vec<Header>, Option<String>),
+    /// It goes on, until its response has ended.
+    Passed(Admission),
     /// The filter has answered it, or it is over.
     Over,
 }
@@ -181,30 +214,17 @@ impl HttpContext for Filter {
     }
 
     fn on_http_response_headers(&mut self, _headers: usize, end_of_stream: bool) -> Action {
-        if let (State::Passed(headers, told), Some(plan)) = (&*self.stream.state.borrow(), &self.stream.plan) {
+        if let State::Passed(admission) = &*self.stream.state.borrow() {
             let sent = |name: &str| HOST.response_header(name);
-            if !headers.is_empty() && !response::is_refused_behind(&sent, end_of_stream) {
-                for (name, value) in response::added(&plan.policy, headers, &|name| sent(name).is_some()) {
-                    HOST.replace_response_header(name, value);
-                }
-            }
-            if let (Some(told), Some(observe)) = (told, &plan.policy.observe) {
-                // What another weir behind this one has told stays, first: it may be the one that has refused.
-                let behind = hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, &observe.debug_header);
-                let told = match behind.ok().flatten() {
-                    Some(behind) => &[&String::from_utf8_lossy(&behind), "; ", told].concat(),
-                    None => told,
-                };
-                HOST.replace_response_header(&observe.debug_header, told);
-            }
+            admission.on_response(&sent, end_of_stream, &|name, value| HOST.replace_response_header(name, value));
         }
         Action::Continue
     }
 
-    /// The request is over, or its client has left.
+    /// The stream has ended: with its response, or because its client has left.
     fn on_log(&mut self) {
         if let State::Waiting(ticket, _) = self.stream.state.replace(State::Over) {
-            vm::left(ticket);
+            vm::ended(ticket);
         }
     }
 }
@@ -225,19 +245,13 @@ impl Stream {
                 return Action::Pause;
             }
         }
-        let verdict = match decide(&plan.policy, &HostRequest) {
-            Decision::Answer(verdict) => {
-                vm::count(plan, &verdict.record, None);
-                Some(verdict)
-            }
-            Decision::Ask(asks, marks) => vm::arrive(plan, asks, marks, self),
-        };
+        let verdict = vm::on_request(plan, &HostRequest, self);
         verdict.map_or(Action::Pause, |verdict| self.perform(verdict))
     }
 
     /// Performs what was decided about the request. The effective context must be this stream.
     fn perform(&self, verdict: Verdict) -> Action {
-        let Verdict { answer, record } = verdict;
+        let Verdict { answer, record, charges } = verdict;
         let observe = self.plan.as_ref().and_then(|plan| Some((&plan.policy, plan.policy.observe.as_ref()?)));
         let told = observe.and_then(|(policy, observe)| {
             if observe.filter_state {
@@ -248,7 +262,10 @@ impl Stream {
         });
         match answer {
             Answer::Pass(headers) => {
-                self.state.replace(State::Passed(headers, told));
+                if let Some(plan) = &self.plan {
+                    let admission = Admission { plan: plan.clone(), headers, told, charges };
+                    self.state.replace(State::Passed(admission));
+                }
                 Action::Continue
             }
             Answer::Refuse(refusal) => {
@@ -301,6 +318,10 @@ struct HostRequest;
 impl Request for HostRequest {
     fn header(&self, name: &str) -> Option<Vec<u8>> {
         hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name).ok().flatten()
+    }
+
+    fn authority(&self) -> Option<Vec<u8>> {
+        HOST.authority()
     }
 
     fn cookies(&self) -> Option<Vec<u8>> {

@@ -6,34 +6,34 @@
 //! the root that registered it last. When a root goes, its calls are lost without a word and end with the next wake-up;
 //! where it was the one to be woken, another root's next tick takes over the queue.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
 use proxy_wasm::hostcalls;
-use proxy_wasm::types::Status;
 
 use super::meters::Meters;
-use super::shared_data::{SharedData, take_conflicts};
-use super::{HOST, State, Stream, workers};
+use super::{HOST, State, Stream, Woken};
 use crate::clock::{Clock, Ms, Now};
 use crate::engine::plan::Plan;
-use crate::engine::{Arrival, Call, CallId, Flow, Step, Ticket, Verdict};
+use crate::engine::{Arrival, CallId, Engine, Step, Ticket, Verdict};
 use crate::limiter::{Failure, HttpEnd};
-use crate::policy::Policy;
-use crate::rules::Ask;
+use crate::policy::{LimiterId, Policy};
+use crate::request::Request;
 use crate::telemetry::{Mark, Record};
 
 /// At most one line of log about failures in this time.
 const BETWEEN_WARNINGS: Ms = Ms(10_000);
 
 thread_local! {
+    /// Apart, since the engine asks for the time, too.
+    static CLOCK: RefCell<Clock> = RefCell::default();
+
     static VM: RefCell<Vm> = RefCell::new(Vm {
-        flow: Flow::new(HOST.call_owner(), random(), Box::new(SharedData), 0),
+        engine: Engine::new(HOST.call_owner(), random(), 0),
         worker: None,
-        clock: Clock::default(),
         calls: Vec::new(),
         meters: Vec::new(),
         plans: 0,
@@ -45,10 +45,9 @@ thread_local! {
 }
 
 struct Vm {
-    flow: Flow<Stream>,
+    engine: Engine<Stream>,
     /// Its number in this proxy, by which others wake it.
     worker: Option<u32>,
-    clock: Clock,
     /// By the host's token.
     calls: Vec<(u32, Out)>,
     /// As long as somebody has the plan.
@@ -66,6 +65,7 @@ struct Out {
     id: CallId,
     /// The root that made it.
     root: u32,
+    limiter: LimiterId,
     sent: Option<Duration>,
     meters: Option<Rc<Meters>>,
 }
@@ -89,7 +89,7 @@ pub(super) fn install(root: u32, policy: Policy) -> Rc<Plan> {
     register_queue(root, known.unwrap_or_else(new));
     with(|vm| {
         vm.plans = vm.plans.saturating_add(1);
-        let plan = Rc::new(Plan::new(vm.plans, policy, &SharedData, (random(), random())));
+        let plan = Rc::new(Plan::new(vm.plans, policy, HOST.store(), (random(), random())));
         vm.meters.retain(|(plan, _)| plan.strong_count() > 0);
         vm.meters.push((Rc::downgrade(&plan), meters));
         plan
@@ -98,25 +98,29 @@ pub(super) fn install(root: u32, policy: Policy) -> Rc<Plan> {
 
 /// Has the queue of this name wake this root from now on.
 fn register_queue(root: u32, name: String) {
-    if let Ok(id) = hostcalls::register_shared_queue(&name) {
-        let known = with(|vm| vm.worker);
-        let worker = workers::join(known, id);
+    let known = with(|vm| vm.worker);
+    if let Some((id, worker)) = HOST.join(&name, known) {
         with(|vm| {
             vm.queue = Some(Queue { name, id });
             vm.waker = Some(root);
             vm.worker = worker;
-            vm.flow.set_worker(worker.unwrap_or_default());
+            vm.engine.set_worker(worker.unwrap_or_default());
         });
     }
 }
 
-/// A request needs tokens: gives its verdict, or None where it waits and has to be paused.
-pub(super) fn arrive(plan: &Rc<Plan>, asks: Vec<Ask>, marks: Vec<Mark>, stream: &Stream) -> Option<Verdict> {
-    let now = now();
-    let (arrival, steps) = with(|vm| vm.flow.arrive(plan, asks, marks, stream.clone(), now));
+/// A request has come: gives its verdict, or None where it waits and has to be paused.
+pub(super) fn on_request(plan: &Rc<Plan>, request: &dyn Request, stream: &Stream) -> Option<Verdict> {
+    let read: Cell<Option<Now>> = Cell::new(None);
+    let clock = || {
+        let now = now();
+        read.set(Some(now));
+        now
+    };
+    let (arrival, steps) = with(|vm| vm.engine.on_request(plan, request, stream.clone(), &clock));
     let verdict = match arrival {
         Arrival::Decided(verdict) => {
-            count(plan, &verdict.record, Some(now));
+            count(plan, &verdict.record, read.get());
             Some(verdict)
         }
         Arrival::Waits(ticket) => {
@@ -124,7 +128,9 @@ pub(super) fn arrive(plan: &Rc<Plan>, asks: Vec<Ask>, marks: Vec<Mark>, stream: 
             None
         }
     };
-    perform(stream.id, steps, now);
+    if !steps.is_empty() {
+        perform(stream.id, steps, read.get().unwrap_or_default());
+    }
     verdict
 }
 
@@ -144,25 +150,22 @@ pub(super) fn count(plan: &Rc<Plan>, record: &Record, now: Option<Now>) {
 /// Has one callback finish as many as a test wants, who looks for what the host bears.
 #[cfg(feature = "trap")]
 pub(super) fn finish_at_once(most: usize) {
-    with(|vm| vm.flow.finish_at_most(most));
+    with(|vm| vm.engine.finish_at_most(most));
 }
 
-pub(super) fn left(ticket: Ticket) {
-    with(|vm| vm.flow.left(ticket));
+pub(super) fn ended(ticket: Ticket) {
+    with(|vm| vm.engine.on_end(ticket));
 }
 
 pub(super) fn woken(root: u32, queue: u32) {
-    let mut from = Vec::new();
-    while let Ok(Some(message)) = hostcalls::dequeue_shared_queue(queue) {
-        from.extend(message);
-    }
-    // Nothing is there where the callback before has taken all: it has done the work, too.
-    if from.is_empty() {
+    let Some(woken) = HOST.woken(queue) else {
         return;
-    }
+    };
     let now = now();
-    let by_other = from.contains(&workers::BY_OTHER);
-    let steps = with(|vm| if by_other { vm.flow.woken_by_other(now) } else { vm.flow.woken(now) });
+    let steps = with(|vm| match woken {
+        Woken::ByItself => vm.engine.on_wake(now),
+        Woken::ByOther => vm.engine.on_wake_by_other(now),
+    });
     perform(root, steps, now);
 }
 
@@ -173,13 +176,13 @@ pub(super) fn tick(root: u32, plan: Option<&Rc<Plan>>) {
     }
     let now = now();
     if let Some(plan) = plan {
-        with(|vm| vm.flow.refresh(plan, now));
+        plan.refresh(now.mono);
     }
-    let steps = with(|vm| vm.flow.tick(now));
+    let steps = with(|vm| vm.engine.on_timer(now));
     perform(root, steps, now);
     if let Some((plan, meters)) = plan.and_then(|plan| Some((plan, meters(plan)?))) {
-        meters.tick(plan, take_conflicts(), now.mono);
-        plan.merge_top(&SharedData, now.mono);
+        meters.tick(plan, HOST.take_conflicts(), now.mono);
+        plan.merge_top(now.mono);
     }
 }
 
@@ -192,10 +195,10 @@ pub(super) fn call_ended(root: u32, token: u32, end: HttpEnd) {
         return;
     };
     if let (Some(meters), Some(took)) = (&out.meters, since(out.sent)) {
-        meters.call_took(took);
+        meters.call_took(out.limiter, took);
     }
     let now = now();
-    let steps = with(|vm| vm.flow.ended(out.id, end, now));
+    let steps = with(|vm| vm.engine.on_reply(out.id, end, now));
     perform(root, steps, now);
 }
 
@@ -206,7 +209,7 @@ pub(super) fn root_gone(root: u32) {
         let (lost, kept): (Vec<_>, _) = calls.into_iter().partition(|(_, out)| out.root == root);
         vm.calls = kept;
         vm.waker = vm.waker.filter(|waker| *waker != root);
-        lost.into_iter().flat_map(|(_, out)| vm.flow.lost(out.id, None)).collect()
+        lost.into_iter().flat_map(|(_, out)| vm.engine.on_lost(out.id, None)).collect()
     });
     perform(root, steps, now());
 }
@@ -219,22 +222,24 @@ fn perform(context: u32, steps: Vec<Step<Stream>>, now: Now) {
         match step {
             Step::Wake => {
                 if let Some(queue) = with(|vm| vm.queue.clone()) {
-                    // Where this fails, the next tick makes up for it.
-                    let _ = hostcalls::enqueue_shared_queue(queue.id, Some(&[workers::BY_ITSELF]));
+                    HOST.wake(queue.id);
                 }
             }
-            Step::WakeOthers(others) => workers::wake(others),
+            Step::WakeOthers(others) => HOST.wake_others(others),
             Step::Call(call) => {
                 // The host would give the call to the stream that was finished last, and end it with that stream.
                 if effective != context && hostcalls::set_effective_context(context).is_ok() {
                     effective = context;
                 }
-                match dispatch(&call) {
+                match HOST.dispatch(&call) {
                     Ok(token) => {
                         let (sent, meters) = (HOST.monotonic(), meters(&call.plan));
-                        with(|vm| vm.calls.push((token, Out { id: call.id, root: context, sent, meters })));
+                        with(|vm| {
+                            vm.calls
+                                .push((token, Out { id: call.id, root: context, limiter: call.limiter, sent, meters }))
+                        });
                     }
-                    Err(failure) => steps.extend(with(|vm| vm.flow.lost(call.id, Some(failure)))),
+                    Err(failure) => steps.extend(with(|vm| vm.engine.on_lost(call.id, Some(failure)))),
                 }
             }
             Step::Finish(stream, verdict) => {
@@ -259,28 +264,9 @@ fn perform(context: u32, steps: Vec<Step<Stream>>, now: Now) {
     }
 }
 
-fn dispatch(call: &Call) -> Result<u32, Failure> {
-    let limiter = &call.plan.policy.limiters.first();
-    let mut headers = vec![
-        (":method", "POST"),
-        (":path", call.http.path),
-        (":authority", limiter.authority.as_str()),
-        ("content-type", "application/x-www-form-urlencoded"),
-    ];
-    if let Some(credential) = &limiter.authorization {
-        headers.push(("authorization", credential.0.as_str()));
-    }
-    let body = Some(call.http.body.as_bytes());
-    let timeout = Duration::from_millis(call.timeout.0);
-    hostcalls::dispatch_http_call(&limiter.cluster, headers, body, Vec::new(), timeout).map_err(|status| match status {
-        Status::BadArgument => Failure::UnknownCluster,
-        _ => Failure::Unreachable,
-    })
-}
-
 /// Who has come most in the last minutes: see [`Plan::top`].
 pub(super) fn top(plan: &Plan) -> String {
-    plan.top(&SharedData, now().mono)
+    plan.top(now().mono)
 }
 
 /// The metrics of a plan of this VM.
@@ -324,7 +310,7 @@ fn is_due(warned: &mut Option<Ms>, now: Now) -> bool {
 fn now() -> Now {
     let wall = hostcalls::get_current_time().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let wall = wall.and_then(|wall| u64::try_from(wall.as_millis()).ok()).unwrap_or_default();
-    let now = with(|vm| vm.clock.read(Ms(wall)));
+    let now = CLOCK.with_borrow_mut(|clock| clock.read(Ms(wall)));
     let mono = HOST.monotonic().and_then(|time| u64::try_from(time.as_millis()).ok()).map(Ms);
     Now { mono: mono.unwrap_or(now.mono), ..now }
 }

@@ -47,8 +47,8 @@ pub struct State {
 pub enum Passage {
     /// It may.
     Open,
-    /// It may not; the next probe goes after this long.
-    Barred(Ms),
+    /// It may not: the next probe is not due yet.
+    Barred,
 }
 
 impl Breaker {
@@ -81,19 +81,20 @@ impl Breaker {
         if seen.probe_at.is_none() {
             return Passage::Open;
         }
-        if let Some(wait) = self.wait(seen, now) {
-            return Passage::Barred(wait);
+        if self.must_wait(seen, now) {
+            return Passage::Barred;
         }
         let next = now + self.jittered(random);
-        self.change(store, |state| match (state.probe_at, self.wait(*state, now)) {
-            (None, _) => Passage::Open,
-            (Some(_), Some(wait)) => Passage::Barred(wait),
-            (Some(_), None) => {
-                state.probe_at = Some(next);
-                Passage::Open
+        let passage = self.change(store, |state| {
+            if self.must_wait(*state, now) {
+                return Passage::Barred;
             }
-        })
-        .unwrap_or(Passage::Barred(self.limits.probe_every))
+            if state.probe_at.is_some() {
+                state.probe_at = Some(next);
+            }
+            Passage::Open
+        });
+        passage.unwrap_or(Passage::Barred)
     }
 
     /// A call has failed.
@@ -140,11 +141,10 @@ impl Breaker {
         is_window && now >= state.since && now - state.since <= self.limits.within
     }
 
-    /// How long until the next probe may go; None where it may. A probe that is further away than any is set for was set
-    /// by another clock, and may go.
-    fn wait(&self, state: State, now: Ms) -> Option<Ms> {
-        let wait = state.probe_at? - now;
-        (wait > Ms(0) && wait <= self.limits.probe_every).then_some(wait)
+    /// Whether the next probe is not due yet. One that is further away than any is set for was set by another clock, and
+    /// is due.
+    fn must_wait(&self, state: State, now: Ms) -> bool {
+        state.probe_at.is_some_and(|at| at - now > Ms(0) && at - now <= self.limits.probe_every)
     }
 
     /// From a half to the whole of the time between probes, so that proxies do not probe together.

@@ -6,6 +6,7 @@
 
 pub mod breaker;
 pub mod lease;
+pub mod new_keys;
 pub mod table;
 pub mod top;
 

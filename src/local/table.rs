@@ -53,8 +53,15 @@ pub struct Table {
 }
 
 /// Which bucket, in this proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint(u128);
+
+impl Fingerprint {
+    /// The same where another fingerprint says, such as that of the limiter which has the bucket.
+    pub fn at(self, place: Fingerprint) -> Fingerprint {
+        Fingerprint(self.0 ^ place.0)
+    }
+}
 
 /// What is known of a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -24,6 +24,11 @@ pub trait Request {
     /// The value of a header by its lower-case name, `:method` and `:path` among them. The first one of several.
     fn header(&self, name: &str) -> Option<Vec<u8>>;
 
+    /// Which host the request is for, as its client has written it.
+    fn authority(&self) -> Option<Vec<u8>> {
+        self.header(":authority")
+    }
+
     /// What all lines of `cookie` say, joined by `; ` (RFC 9113, 8.2.3): one line may stand on several.
     fn cookies(&self) -> Option<Vec<u8>> {
         self.header("cookie")
@@ -70,7 +75,11 @@ impl<'r> Reading<'r> {
     }
 
     pub fn header(&self, name: &str) -> Known {
-        self.once(name, &|| if name == "cookie" { self.request.cookies() } else { self.request.header(name) })
+        self.once(name, &|| match name {
+            "cookie" => self.request.cookies(),
+            ":authority" => self.request.authority(),
+            _ => self.request.header(name),
+        })
     }
 
     pub fn property(&self, path: &[&str]) -> Known {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::clock::{Ms, Now};
 use weir::engine::plan::Plan;
-use weir::engine::{Arrival, CallId, CallOwner, Decision, Flow, MOST_FINISHED, Step, Ticket, Verdict, decide};
+use weir::engine::{Arrival, CallId, CallOwner, Decision, Engine, MOST_FINISHED, Step, Ticket, Verdict, decide};
 use weir::limiter::redis::webdis::MAX_RUNS;
 use weir::limiter::{Failure, HttpEnd};
 use weir::local::Nowhere;
@@ -30,7 +30,7 @@ fn plan(id: u64, timeout: u64, on_error: &str) -> Rc<Plan> {
 }
 
 struct Vm {
-    flow: Flow<&'static str>,
+    flow: Engine<&'static str>,
     plan: Rc<Plan>,
     now: u64,
     tickets: BTreeMap<&'static str, Ticket>,
@@ -41,7 +41,7 @@ struct Vm {
 
 impl Vm {
     fn new(owner: CallOwner) -> Vm {
-        let flow = Flow::new(owner, 1, Box::new(Nowhere), 0);
+        let flow = Engine::new(owner, 1, 0);
         Vm {
             flow,
             plan: plan(1, 20, "deny"),
@@ -71,28 +71,28 @@ impl Vm {
     fn comes_for(&mut self, key: &str, name: &'static str, cost: u64) -> Vec<String> {
         let mut ask = ask_of(key, limit(60, 60, 60), cost);
         ask.on_error = self.plan.policy.rules[0].on_error;
-        let (arrival, steps) = self.flow.arrive(&self.plan.clone(), vec![ask], vec![], name, self.now());
+        let (arrival, steps) = self.flow.charge(&self.plan.clone(), vec![ask], vec![], name, self.now());
         let Arrival::Waits(ticket) = arrival else { panic!("{arrival:?}") };
         self.tickets.insert(name, ticket);
         self.tell(steps)
     }
 
     fn leaves(&mut self, name: &str) {
-        self.flow.left(self.tickets[name]);
+        self.flow.on_end(self.tickets[name]);
     }
 
     fn woken(&mut self) -> Vec<String> {
-        let steps = self.flow.woken(self.now());
+        let steps = self.flow.on_wake(self.now());
         self.tell(steps)
     }
 
     fn tick(&mut self) -> Vec<String> {
-        let steps = self.flow.tick(self.now());
+        let steps = self.flow.on_timer(self.now());
         self.tell(steps)
     }
 
     fn ends(&mut self, call: usize, end: HttpEnd) -> Vec<String> {
-        let steps = self.flow.ended(self.calls[call], end, self.now());
+        let steps = self.flow.on_reply(self.calls[call], end, self.now());
         self.tell(steps)
     }
 
@@ -577,7 +577,7 @@ fn every_failure_reaches_the_whole_group_and_is_counted_for_each() {
 #[wasm_bindgen_test(unsupported = test)]
 fn a_tick_comes_at_half_a_wait() {
     for (timeout, period) in [(1, 5), (9, 5), (10, 5), (20, 10), (21, 10), (100, 50), (60_000, 50)] {
-        assert_eq!(Flow::<()>::tick_period(&plan(1, timeout, "deny").policy), Ms(period));
+        assert_eq!(Engine::<()>::timer_period(&plan(1, timeout, "deny").policy), Ms(period));
     }
 }
 

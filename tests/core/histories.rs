@@ -8,7 +8,7 @@ use wasm_bindgen_test::wasm_bindgen_test;
 use weir::algorithm::{Run, runs};
 use weir::clock::{Ms, Now};
 use weir::engine::plan::Plan;
-use weir::engine::{Arrival, Call, CallId, CallOwner, Flow, Step, Ticket, Verdict as Decided};
+use weir::engine::{Arrival, Call, CallId, CallOwner, Engine, Step, Ticket, Verdict as Decided};
 use weir::limiter::{Failure, HttpEnd};
 use weir::local::Nowhere;
 use weir::policy::{Limit, OnError};
@@ -91,7 +91,7 @@ struct History {
     seed: u64,
     random: Random,
     owner: CallOwner,
-    flow: Flow<usize>,
+    flow: Engine<usize>,
     plans: Vec<Rc<Plan>>,
     /// The plan in force.
     plan: usize,
@@ -123,7 +123,7 @@ impl History {
         });
         History {
             owner,
-            flow: Flow::new(owner, random.next(), Box::new(Nowhere), 0),
+            flow: Engine::new(owner, random.next(), 0),
             plans: PLANS.with(Clone::clone),
             plan: random.below(3) as usize,
             now: random.below(3),
@@ -158,7 +158,7 @@ impl History {
     }
 
     fn tick(&mut self) {
-        let steps = self.flow.tick(self.now());
+        let steps = self.flow.on_timer(self.now());
         (self.wake, self.wanted) = (self.wake && !self.random.once_in(2), false);
         for call in &mut self.calls {
             call.over |= call.ends <= self.now;
@@ -200,7 +200,7 @@ impl History {
         }
         let mut ask = ask_of(&format!("k{key}"), self.buckets[key].limit, cost);
         ask.on_error = self.plans[plan].policy.rules[0].on_error;
-        let (arrival, steps) = self.flow.arrive(&self.plans[plan].clone(), vec![ask], vec![], waiter, self.now());
+        let (arrival, steps) = self.flow.charge(&self.plans[plan].clone(), vec![ask], vec![], waiter, self.now());
         let Arrival::Waits(ticket) = arrival else { panic!("{arrival:?}") };
         self.waiters[waiter].ticket = Some(ticket);
         self.look(steps, Told::Arrival(waiter));
@@ -213,7 +213,7 @@ impl History {
         // Also one that is finished: hosts say so at the end of every stream.
         let waiter = self.random.below(self.waiters.len() as u64) as usize;
         let waiter = &mut self.waiters[waiter];
-        self.flow.left(waiter.ticket.expect("a ticket"));
+        self.flow.on_end(waiter.ticket.expect("a ticket"));
         if waiter.state == State::Waiting {
             waiter.state = State::Left;
             self.finished[3] += 1;
@@ -221,7 +221,7 @@ impl History {
     }
 
     fn woken(&mut self) {
-        let steps = self.flow.woken(self.now());
+        let steps = self.flow.on_wake(self.now());
         (self.wake, self.wanted) = (false, false);
         self.look(steps, Told::Woken);
     }
@@ -298,7 +298,7 @@ impl History {
             (_, None) => return,
         };
         let told = if self.calls[call].over { Told::Late } else { Told::Ended(call, end) };
-        let steps = self.flow.ended(self.calls[call].id, http, self.now());
+        let steps = self.flow.on_reply(self.calls[call].id, http, self.now());
         self.calls[call].over = true;
         self.look(steps, told);
     }

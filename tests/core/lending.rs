@@ -10,7 +10,7 @@ use std::rc::Rc;
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::clock::{Ms, Now};
 use weir::engine::plan::Plan;
-use weir::engine::{Arrival, CallId, CallOwner, Decision, Flow, Step, Ticket, Verdict, decide};
+use weir::engine::{Arrival, CallId, CallOwner, Decision, Engine, Step, Ticket, Verdict, decide};
 use weir::limiter::{Failure, HttpEnd};
 use weir::local::table::{Entry, Table};
 use weir::local::{Lost, Nowhere, Over, Store};
@@ -71,7 +71,7 @@ const NOTHING: [&str; 0] = [];
 
 /// A worker of a proxy.
 struct Worker {
-    flow: Flow<&'static str>,
+    flow: Engine<&'static str>,
     plan: Rc<Plan>,
     shared: Shared,
     calls: Vec<Out>,
@@ -99,7 +99,7 @@ impl Worker {
 
     fn with(number: u32, policy: Policy, shared: &Shared, store: impl Store + 'static, owner: CallOwner) -> Worker {
         let plan = Rc::new(Plan::new(1, policy, &store, (1, 2)));
-        let flow = Flow::new(owner, 1, Box::new(store), number);
+        let flow = Engine::new(owner, 1, number);
         Worker { flow, plan, shared: shared.clone(), calls: vec![], tickets: vec![] }
     }
 
@@ -114,7 +114,7 @@ impl Worker {
             Decision::Answer(verdict) => panic!("{verdict:?}"),
         };
         asks.iter_mut().for_each(|ask| ask.cost = cost);
-        let (arrival, mut steps) = self.flow.arrive(&self.plan.clone(), asks, vec![], name, at(ms));
+        let (arrival, mut steps) = self.flow.charge(&self.plan.clone(), asks, vec![], name, at(ms));
         match arrival {
             Arrival::Decided(verdict) => steps.insert(0, Step::Finish(name, verdict)),
             Arrival::Waits(ticket) => self.tickets.push((name, ticket)),
@@ -134,21 +134,21 @@ impl Worker {
 
     fn leaves(&mut self, name: &str) {
         let (_, ticket) = self.tickets.iter().find(|(other, _)| *other == name).expect("a ticket");
-        self.flow.left(*ticket);
+        self.flow.on_end(*ticket);
     }
 
     fn woken(&mut self, ms: u64) -> Vec<String> {
-        let steps = self.flow.woken_by_other(at(ms));
+        let steps = self.flow.on_wake_by_other(at(ms));
         self.tell(steps)
     }
 
     fn tick(&mut self, ms: u64) -> Vec<String> {
-        let steps = self.flow.tick(at(ms));
+        let steps = self.flow.on_timer(at(ms));
         self.tell(steps)
     }
 
     fn ends(&mut self, ms: u64, call: usize, end: HttpEnd) -> Vec<String> {
-        let steps = self.flow.ended(self.calls[call].id, end, at(ms));
+        let steps = self.flow.on_reply(self.calls[call].id, end, at(ms));
         self.tell(steps)
     }
 
@@ -985,7 +985,7 @@ fn what_a_cheap_request_has_paid_lets_no_dear_one_pass() {
         let sent = Sent::to("GET", path, &[("x", "x"), ("idempotency-key", "k")]);
         let Decision::Ask(asks, _) = decide(&worker.plan.policy, &sent) else { panic!("a limit applies") };
         let plan = worker.plan.clone();
-        let (arrival, _) = worker.flow.arrive(&plan, asks, vec![], "a", at(0));
+        let (arrival, _) = worker.flow.charge(&plan, asks, vec![], "a", at(0));
         let Arrival::Decided(verdict) = arrival else { panic!("it waits") };
         worker.tell(vec![Step::Finish("a", verdict)]).join(", ")
     };

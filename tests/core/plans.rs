@@ -7,7 +7,7 @@ use std::rc::Rc;
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::clock::{Ms, Now};
 use weir::engine::plan::Plan;
-use weir::engine::{Arrival, Call, CallOwner, Decision, Flow, Step, Verdict, decide};
+use weir::engine::{Arrival, Call, CallOwner, Decision, Engine, Step, Verdict, decide};
 use weir::limiter::{Failure, HttpEnd};
 use weir::local::table::Table;
 use weir::local::{Nowhere, Store};
@@ -57,7 +57,7 @@ fn dry(units: u64) -> impl Fn(&Call) -> Option<(u64, u64)> {
 }
 
 struct Worker {
-    flow: Flow<()>,
+    flow: Engine<()>,
     shared: Shared,
 }
 
@@ -67,7 +67,7 @@ fn at(ms: u64) -> Now {
 
 impl Worker {
     fn of(shared: &Shared) -> Worker {
-        Worker { flow: Flow::new(CallOwner::Root, 1, Box::new(shared.clone()), 0), shared: shared.clone() }
+        Worker { flow: Engine::new(CallOwner::Root, 1, 0), shared: shared.clone() }
     }
 
     fn comes(&mut self, plan: &Rc<Plan>, tenant: &str, cost: u64, ms: u64, redis: Redis) -> String {
@@ -85,7 +85,7 @@ impl Worker {
         lost: u32,
     ) -> String {
         let now = at(ms);
-        let (arrival, mut steps) = self.flow.arrive(plan, vec![ask(plan, tenant, cost)], vec![], (), now);
+        let (arrival, mut steps) = self.flow.charge(plan, vec![ask(plan, tenant, cost)], vec![], (), now);
         let (mut answer, mut reason, mut asked) = (None, None, "");
         if let Arrival::Decided(decided) = arrival {
             assert!(steps.is_empty(), "no call and no wake: {steps:?}");
@@ -94,7 +94,7 @@ impl Worker {
         while !steps.is_empty() {
             for step in std::mem::take(&mut steps) {
                 match step {
-                    Step::Wake => steps.extend(self.flow.woken(now)),
+                    Step::Wake => steps.extend(self.flow.on_wake(now)),
                     Step::Count(..) => {}
                     Step::Finish((), Verdict { answer: finished, record }) => {
                         reason = record.marks.iter().find_map(|mark| mark.degraded).map(Failure::name);
@@ -108,7 +108,7 @@ impl Worker {
                             None => HttpEnd::NoAnswer,
                         };
                         self.shared.lose(lost);
-                        steps.extend(self.flow.ended(call.id, end, now));
+                        steps.extend(self.flow.on_reply(call.id, end, now));
                     }
                     Step::WakeOthers(_) => panic!("nobody else is concerned: {step:?}"),
                 }
@@ -154,7 +154,7 @@ fn a_bucket_that_is_dry_is_refused_here_until_its_tokens_are_back() {
     // Other tenants are not concerned.
     assert_eq!(one.comes(&plan, "b", 1, 9_501, FULL), "asked 200");
     // Without shared data everybody asks.
-    let mut alone = Worker { flow: Flow::new(CallOwner::Root, 1, Box::new(Nowhere), 0), shared: Shared::default() };
+    let mut alone = Worker { flow: Engine::new(CallOwner::Root, 1, 0), shared: Shared::default() };
     assert_eq!([comes(&mut alone, 10, 0), comes(&mut alone, 10, 0)], ["asked 429 in 10", "asked 429 in 10"]);
 }
 
@@ -164,12 +164,12 @@ fn a_bucket_fills_from_when_its_call_was_sent() {
     let plan = plan_of(r#""60/m""#, EXACT, "", "", &shared);
     let mut worker = Worker::of(&shared);
     let at = |ms| Now { mono: Ms(START + ms), unix: Ms(START + ms) };
-    worker.flow.arrive(&plan, vec![ask(&plan, "a", 1)], vec![], (), at(0));
-    let steps = worker.flow.woken(at(3));
+    worker.flow.charge(&plan, vec![ask(&plan, "a", 1)], vec![], (), at(0));
+    let steps = worker.flow.on_wake(at(3));
     let [Step::Call(call)] = steps.as_slice() else { panic!("{steps:?}") };
     // Half a token was there at some time between 3 and 15: at 503 there may be a whole one, and not before.
     let body = reply_to(call, (30_000, 0));
-    worker.flow.ended(call.id, HttpEnd::Answer { status: 200, body: body.as_bytes() }, at(15));
+    worker.flow.on_reply(call.id, HttpEnd::Answer { status: 200, body: body.as_bytes() }, at(15));
     assert_eq!(worker.comes(&plan, "a", 1, 502, FULL), "429 in 1");
     assert_eq!(worker.comes(&plan, "a", 1, 503, FULL), "asked 200");
 }
@@ -281,7 +281,7 @@ fn a_bucket_that_cannot_be_written_lets_nobody_pass() {
     shared.lose(7);
     assert_eq!(worker.comes(&local, "b", 1, 0, DOWN), "200");
     // Nor where there is no shared data at all; on_error: allow is asked for, and passes.
-    let mut alone = Worker { flow: Flow::new(CallOwner::Root, 1, Box::new(Nowhere), 0), shared: Shared::default() };
+    let mut alone = Worker { flow: Engine::new(CallOwner::Root, 1, 0), shared: Shared::default() };
     let plans = [ON_ERROR_LOCAL, LOCAL].map(|rule| plan_of(r#""60/m""#, rule, "", OF_THREE, &Nowhere));
     assert_eq!(plans.map(|plan| alone.comes(&plan, "a", 1, 0, DOWN)), ["asked 503 reset", "503 unreachable"]);
     // A table that is wiped, torn or foreign is a fresh one.

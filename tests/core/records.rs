@@ -5,7 +5,7 @@ use std::rc::Rc;
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::clock::{Ms, Now};
 use weir::engine::plan::Plan;
-use weir::engine::{Arrival, CallEnd, CallOwner, Decision, Event, Flow, Step, decide};
+use weir::engine::{Arrival, CallEnd, CallOwner, Decision, Event, Engine, Step, decide};
 use weir::limiter::{Failure, HttpEnd};
 use weir::policy::Policy;
 use weir::telemetry::Record;
@@ -15,7 +15,7 @@ use crate::made::{Sent, Shared, number_of, numbered, policy};
 /// A proxy with one worker, whose limiter answers each call with this, or not at all.
 struct Proxy {
     plan: Rc<Plan>,
-    flow: Flow<()>,
+    flow: Engine<()>,
     shared: Shared,
     reply: Option<&'static str>,
     events: Vec<Event>,
@@ -25,7 +25,7 @@ impl Proxy {
     fn new(policy: Policy, reply: Option<&'static str>) -> Proxy {
         let shared = Shared::default();
         let plan = Rc::new(Plan::new(1, policy, &shared, (1, 2)));
-        let flow = Flow::new(CallOwner::Root, 1, Box::new(shared.clone()), 0);
+        let flow = Engine::new(CallOwner::Root, 1, 0);
         Proxy { plan, flow, shared, reply, events: vec![] }
     }
 
@@ -36,7 +36,7 @@ impl Proxy {
             Decision::Answer(verdict) => return verdict.record,
             Decision::Ask(asks, marks) => (asks, marks),
         };
-        let (arrival, mut steps) = self.flow.arrive(&self.plan, asks, marks, (), now);
+        let (arrival, mut steps) = self.flow.charge(&self.plan, asks, marks, (), now);
         let mut told = match arrival {
             Arrival::Decided(verdict) => vec![verdict.record],
             Arrival::Waits(_) => vec![],
@@ -44,14 +44,14 @@ impl Proxy {
         while !steps.is_empty() {
             for step in std::mem::take(&mut steps) {
                 match step {
-                    Step::Wake => steps.extend(self.flow.woken(now)),
+                    Step::Wake => steps.extend(self.flow.on_wake(now)),
                     Step::Call(call) => {
                         let reply = self.reply.map(|body| numbered(number_of(&call.http), body));
                         let end = match &reply {
                             Some(body) => HttpEnd::Answer { status: 200, body: body.as_bytes() },
                             None => HttpEnd::NoAnswer,
                         };
-                        steps.extend(self.flow.ended(call.id, end, now));
+                        steps.extend(self.flow.on_reply(call.id, end, now));
                     }
                     Step::Finish((), verdict) => told.push(verdict.record),
                     Step::Count(plan, event) => {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::clock::{Ms, Now};
 use weir::engine::plan::Plan;
-use weir::engine::{Arrival, CallId, CallOwner, Decision, Flow, Step, Verdict, decide};
+use weir::engine::{Arrival, CallId, CallOwner, Decision, Engine, Step, Verdict, decide};
 use weir::limiter::HttpEnd;
 use weir::response::Answer;
 
@@ -26,7 +26,7 @@ enum Event {
 }
 
 struct World {
-    flow: Flow<u64>,
+    flow: Engine<u64>,
     plan: Rc<Plan>,
     roots: BTreeMap<String, Root>,
     events: Vec<(u64, Event)>,
@@ -45,7 +45,7 @@ impl World {
         let shared = Shared::default();
         let plan = Rc::new(Plan::new(1, policy, &shared, (1, 2)));
         World {
-            flow: Flow::new(CallOwner::Root, 7, Box::new(shared), 0),
+            flow: Engine::new(CallOwner::Root, 7, 0),
             plan,
             roots: BTreeMap::new(),
             events: Vec::new(),
@@ -76,7 +76,7 @@ impl World {
             }
         }
         if wakes {
-            let steps = self.flow.woken(self.now());
+            let steps = self.flow.on_wake(self.now());
             self.perform(steps);
         }
     }
@@ -96,13 +96,13 @@ impl World {
                 }
                 (_, Event::Answers(id, body)) => {
                     let end = HttpEnd::Answer { status: 200, body: body.as_bytes() };
-                    let steps = self.flow.ended(id, end, self.now());
+                    let steps = self.flow.on_reply(id, end, self.now());
                     self.perform(steps);
                 }
             }
         }
         if self.now.is_multiple_of(10) {
-            let steps = self.flow.tick(self.now());
+            let steps = self.flow.on_timer(self.now());
             self.perform(steps);
         }
     }
@@ -128,7 +128,7 @@ impl World {
             Decision::Answer(verdict) => panic!("{verdict:?}"),
         };
         self.requests += 1;
-        let (arrival, steps) = self.flow.arrive(&self.plan.clone(), asks, vec![], self.requests, self.now());
+        let (arrival, steps) = self.flow.charge(&self.plan.clone(), asks, vec![], self.requests, self.now());
         if let Arrival::Decided(verdict) = arrival {
             self.verdicts.insert(self.requests, verdict);
         }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use weir::clock::{Ms, Now};
 use weir::engine::plan::Plan;
-use weir::engine::{Arrival, CallOwner, Flow};
+use weir::engine::{Arrival, CallOwner, Engine};
 use weir::local::{Lost, Over, Store};
 use weir::policy::{Mode, Policy, Reset};
 use weir::response::{Answer, Outcome, answer};
@@ -72,14 +72,14 @@ fn arrive(policy: &Policy, emptied: Option<&Ask>, asks: &[Ask]) -> Option<Answer
     policy.response.retry_after_jitter = 0;
     let store = Rc::new(Shared::default());
     let plan = Rc::new(Plan::new(1, policy, store.as_ref(), (1, 2)));
-    let mut flow: Flow<()> = Flow::new(CallOwner::Root, 0, Box::new(Handle(store)), 0);
+    let mut flow: Engine<()> = Engine::new(CallOwner::Root, 0, 0);
     // Long after the start of time, so that nothing lies before it.
     let now = Now { mono: Ms(1 << 40), unix: Ms(0) };
     if let Some(ask) = emptied {
         let all = ask.own.map_or(ask.cost, |own| own.burst());
-        flow.arrive(&plan, vec![Ask { cost: all, ..ask.clone() }], Vec::new(), (), now);
+        flow.charge(&plan, vec![Ask { cost: all, ..ask.clone() }], Vec::new(), (), now);
     }
-    match flow.arrive(&plan, asks.to_vec(), Vec::new(), (), now) {
+    match flow.charge(&plan, asks.to_vec(), Vec::new(), (), now) {
         (Arrival::Decided(verdict), _) => Some(verdict.answer),
         (Arrival::Waits(_), _) => None,
     }

@@ -1,7 +1,7 @@
 //! What an entry of the table means for what is asked of its bucket.
 
-use super::{Denied, Due, Granted};
-use crate::algorithm::{Acquired, Share, Used};
+use super::{Due, Said};
+use crate::algorithm::{Share, Used};
 use crate::clock::Ms;
 use crate::local::table::{Entry, STAYS};
 use crate::policy::{Limit, Mode};
@@ -155,22 +155,16 @@ impl Entry {
         }
     }
 
-    /// What the limiter has said: the bucket was seen no earlier than the call was sent.
-    #[expect(clippy::too_many_arguments, reason = "all that a call brings")]
-    pub(super) fn note(
-        &mut self,
-        ask: &Ask,
-        acquired: &Acquired,
-        sent: Ms,
-        granted: Granted,
-        denied: Option<Denied>,
-        now: Ms,
-        random: u64,
-    ) {
-        let used = acquired.used(ask.limit, sent);
+    /// Notes what the limiter has said.
+    pub(super) fn note(&mut self, ask: &Ask, said: Said, now: Ms, random: u64) {
+        let used = said.acquired.used(ask.limit, said.sent);
         if let Mode::Async { .. } = ask.mode {
             // What was spent since is not settled yet.
-            self.known = Some(used.minus(ask.limit, self.lease.spent));
+            let used = used.minus(ask.limit, self.lease.spent);
+            // Nor may be what is being settled just now, by another call than this: then the lesser level counts.
+            let is_settling = self.lease.call_ends > now;
+            let before = self.known(ask, said.sent).filter(|known| is_settling && known.units > used.units);
+            self.known = Some(before.map_or(used, |before| Used { units: before.units, ..used }));
             return self.keep_unsettled(ask);
         }
         self.means_until = self.means_until.max(used.full_at(ask.limit));
@@ -178,14 +172,14 @@ impl Entry {
         let Mode::Lease(_) = ask.mode else {
             return;
         };
-        match denied {
+        match said.denied {
             Some(denied) => {
                 self.epoch = ask.epoch();
                 self.lease.was_denied(ask.limit, denied.cost, denied.retry_after, now, random);
             }
             None => {
-                self.lease.was_granted(granted);
-                if acquired.lent.limited {
+                self.lease.was_granted(said.granted);
+                if said.acquired.lent.limited {
                     self.epoch = ask.epoch();
                     self.lease.was_limited(ask.limit, used, now, random);
                 }

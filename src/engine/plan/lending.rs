@@ -3,7 +3,6 @@
 use super::{Due, Plan};
 use crate::algorithm::{Acquired, Offer, Share, Used};
 use crate::clock::Ms;
-use crate::local::Store;
 use crate::local::lease::{Moment, Wish};
 use crate::local::table::STAYS;
 use crate::policy::Mode;
@@ -24,18 +23,30 @@ pub enum Election {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lending {
     moment: Moment,
-    sent: Ms,
 }
 
 /// How a call about a lease has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LendingEnd<'a> {
-    /// With an answer, which denied a cost until then.
-    Answered(&'a Acquired, Granted, Option<Denied>),
+    /// With an answer.
+    Answered(Said<'a>),
     /// It was certainly not executed.
     NotExecuted(Offer),
     /// Nobody knows.
     Unknown,
+}
+
+/// What a limiter has said of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said<'a> {
+    /// Its answer.
+    pub acquired: &'a Acquired,
+    /// Tokens that those who waited got, apart from what is held for them.
+    pub granted: u64,
+    /// The least cost that it has denied, if any.
+    pub denied: Option<Denied>,
+    /// When it was asked: it has seen the bucket no earlier.
+    pub sent: Ms,
 }
 
 /// What is to be done after a call.
@@ -49,9 +60,6 @@ pub struct Closed {
     pub quiet: Ms,
 }
 
-/// Tokens that those who waited got, apart from what is held for them.
-pub type Granted = u64;
-
 /// The least cost that a bucket has denied, and when it fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denied {
@@ -63,8 +71,8 @@ pub struct Denied {
 
 impl Plan {
     /// Whether this worker makes the one call about a lease that may be out.
-    pub fn open_call(&self, store: &dyn Store, ask: &Ask, wish: Wish, worker: u32, now: Ms, timeout: Ms) -> Election {
-        let opened = self.change(store, ask, now, |entry| {
+    pub fn open_call(&self, ask: &Ask, wish: Wish, worker: u32, now: Ms, timeout: Ms) -> Election {
+        let opened = self.change(ask, now, |entry| {
             let unsettled = entry.lease.spent;
             // Without leases nothing is held but for a moment, for requests that wait for other buckets, too.
             let wish = match (ask.mode, wish) {
@@ -77,38 +85,31 @@ impl Plan {
             let Some(mut offer) = entry.lease.open_call(ask.limit, ask.terms(), wish, worker, now, now + timeout)
             else {
                 // One that has outlived a wait may never end: its worker may be dead.
-                let is_late = entry.lease.call_ends + self.policy.limiters.first().timeout <= now + timeout;
+                let is_late = entry.lease.call_ends + self.policy.limiters.get(ask.limiter).timeout <= now + timeout;
                 return if is_late { Election::Void } else { Election::Lost };
             };
             if let Mode::Async { .. } = ask.mode {
                 offer.debt = unsettled;
-                // Until the answer is noted, what is being told or asked has its place.
-                entry.means_until = STAYS;
+                // What is being told has its place until the answer is noted; a mere question does not need one for long.
+                let until = if unsettled > 0 { STAYS } else { now + timeout };
+                entry.means_until = entry.means_until.max(until);
             }
-            Election::Won(offer, Lending { moment: entry.lease.moment(), sent: now })
+            Election::Won(offer, Lending { moment: entry.lease.moment() })
         });
         opened.unwrap_or(Election::Void)
     }
 
     /// How a call about a lease has ended.
-    pub fn close_call(
-        &self,
-        store: &dyn Store,
-        ask: &Ask,
-        call: Lending,
-        end: LendingEnd,
-        now: Ms,
-        random: u64,
-    ) -> Closed {
-        let closed = self.change(store, ask, now, |entry| {
+    pub fn close_call(&self, ask: &Ask, call: Lending, end: LendingEnd, now: Ms, random: u64) -> Closed {
+        let closed = self.change(ask, now, |entry| {
             // Another call is out, or none: the lease has gone on without this one.
             if entry.lease.moment() != call.moment {
                 return Closed::default();
             }
             let waiting = match end {
-                LendingEnd::Answered(acquired, granted, denied) => {
-                    let waiting = entry.lease.renew(&acquired.lent, call.sent, now);
-                    entry.note(ask, acquired, call.sent, granted, denied, now, random);
+                LendingEnd::Answered(said) => {
+                    let waiting = entry.lease.renew(&said.acquired.lent, said.sent, now);
+                    entry.note(ask, said, now, random);
                     entry.means_until = entry.means_until.max(entry.lease.expires);
                     waiting
                 }
@@ -127,48 +128,35 @@ impl Plan {
 
     /// What a request is told that the limiter has refused: until when it does not fit here, `quiet` at least, in which
     /// the limiter is not asked.
-    pub fn refused(&self, store: &dyn Store, ask: &Ask, share: Share, quiet: Ms, now: Ms) -> Share {
-        let entry = self.table.as_ref().and_then(|table| table.read(store, table.fingerprint(&ask.key)));
-        entry.unwrap_or_default().wait_for_lease(ask, share, quiet, now)
+    pub fn refused(&self, ask: &Ask, share: Share, quiet: Ms, now: Ms) -> Share {
+        self.read(ask).unwrap_or_default().wait_for_lease(ask, share, quiet, now)
     }
 
     /// How long a request does not fit that the limiter is not asked for, since another bucket refuses it: as far as is
     /// known here. None where it may fit.
-    pub fn expected(&self, store: &dyn Store, ask: &Ask, now: Ms) -> Option<Share> {
-        let table = self.table.as_ref()?;
-        let entry = table.read(store, table.fingerprint(&ask.key))?;
+    pub fn expected(&self, ask: &Ask, now: Ms) -> Option<Share> {
+        let entry = self.read(ask)?;
         let share = entry.known(ask, now)?.share_of(ask.limit, ask.cost);
         matches!(share, Share::Refused { .. }).then(|| entry.wait_for_lease(ask, share, Ms(1), now))
     }
 
     /// What a bucket needs whose lease nobody may want any more; None if nothing.
-    pub fn due(&self, store: &dyn Store, ask: &Ask, now: Ms) -> Option<Due> {
-        let table = self.table.as_ref()?;
-        table.read(store, table.fingerprint(&ask.key))?.due(ask, now)
+    pub fn due(&self, ask: &Ask, now: Ms) -> Option<Due> {
+        self.read(ask)?.due(ask, now)
     }
 
     /// Notes what the limiter has said of a bucket to those who asked for no lease. Gives how long the limiter is not
     /// asked for what it has denied, as [`Closed::quiet`] does.
-    #[expect(clippy::too_many_arguments, reason = "all that a call brings")]
-    pub fn note(
-        &self,
-        store: &dyn Store,
-        ask: &Ask,
-        acquired: &Acquired,
-        denied: Option<Denied>,
-        sent: Ms,
-        now: Ms,
-        random: u64,
-    ) -> Ms {
+    pub fn note(&self, ask: &Ask, said: Said, now: Ms, random: u64) -> Ms {
         // What is known of a bucket that is not full would tell too short a wait without what has been granted since.
-        let is_granted = denied.is_none() && self.policy.limiters.first().max_new_keys_per_second.is_none();
+        let is_granted = said.denied.is_none() && !self.counts_new_keys(ask.limiter);
         // Where all tries are lost, the next request asks the limiter: it costs a call.
-        let noted = self.change(store, ask, sent, |entry| {
-            let says_less = |known: Used| entry.means_until > sent && acquired.level < known.level(ask.limit);
-            if is_granted && !entry.known(ask, sent).is_some_and(says_less) {
+        let noted = self.change(ask, said.sent, |entry| {
+            let says_less = |known: Used| entry.means_until > said.sent && said.acquired.level < known.level(ask.limit);
+            if is_granted && !entry.known(ask, said.sent).is_some_and(says_less) {
                 return None;
             }
-            entry.note(ask, acquired, sent, 0, denied, now, random);
+            entry.note(ask, said, now, random);
             entry.quiet_for(ask, u64::MAX, now)
         });
         noted.flatten().unwrap_or_default()

@@ -2,7 +2,6 @@
 
 use super::Plan;
 use crate::clock::Ms;
-use crate::local::Store;
 use crate::local::top::{self, Kind};
 use crate::telemetry::{Effect, Record};
 
@@ -25,18 +24,18 @@ impl Plan {
     }
 
     /// Lets the other workers have what was counted, now and then.
-    pub fn merge_top(&self, store: &dyn Store, now: Ms) {
-        self.top.borrow_mut().merge(store, now, &|rule, kind| self.top_name(rule, kind));
+    pub fn merge_top(&self, now: Ms) {
+        self.top.borrow_mut().merge(self.store.as_ref(), now, &|rule, kind| self.top_name(rule, kind));
     }
 
     /// Who has come most, and who was refused most, at each rule of this proxy in the last minutes, as JSON:
     /// `{"rules":[{"rule":NAME,"refused":LIST,"busiest":LIST}]}`, a list being
     /// `{"milliseconds":N,"tenants":[{"tenant":"label.value","count":N,"error":N}]}`: so many requests in so much time,
     /// of which at most `error` were others'.
-    pub fn top(&self, store: &dyn Store, now: Ms) -> String {
+    pub fn top(&self, now: Ms) -> String {
         let mut text = String::from("{\"rules\":[");
         for (index, rule) in self.policy.rules.iter().enumerate() {
-            let of = |kind| top::recent(store, &self.top_name(index, kind), now);
+            let of = |kind| top::recent(self.store.as_ref(), &self.top_name(index, kind), now);
             let [refused, busiest] = [of(Kind::Refused), of(Kind::Busiest)];
             let between = if index == 0 { "" } else { "," };
             // Names and tenants hold nothing that JSON would have escaped.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use libfuzzer_sys::fuzz_target;
 use weir::clock::{Ms, Now};
-use weir::engine::{Arrival, CallOwner, Decision, Flow, Step, decide};
+use weir::engine::{Arrival, CallOwner, Decision, Engine, Step, decide};
 use weir::limiter::HttpEnd;
 use weir::engine::plan::Plan;
 use weir::policy::{Policy, Problem, Tree};
@@ -91,7 +91,7 @@ fn replace(tree: &mut Tree, text: &str, by: &str) {
 fn decisions(policy: Policy) {
     let store = Shared::default();
     let plan = Rc::new(Plan::new(1, policy, &store, (1, 2)));
-    let mut flow = Flow::new(CallOwner::Root, 3, Box::new(store), 0);
+    let mut flow = Engine::new(CallOwner::Root, 3, 0);
     let mut now = Now { mono: Ms(1_700_000_000_000), unix: Ms(1_700_000_000_000) };
     let authorizations: [&[u8]; 3] = [b"Bearer a", b"Basic YTpi", b""];
     let paths: [&[u8]; 5] = [b"/", b"/v1/reports/7/export?a", b"/healthz", b"*", b"no path"];
@@ -117,12 +117,12 @@ fn decisions(policy: Policy) {
                     assert_eq!((ask.shadow, ask.on_error), (rule.shadow, rule.on_error));
                 }
                 asked += 1;
-                let (arrival, mut steps) = flow.arrive(&plan, asks, marks, (), now);
+                let (arrival, mut steps) = flow.charge(&plan, asks, marks, (), now);
                 decided += usize::from(matches!(arrival, Arrival::Decided(_)));
                 while let Some(step) = steps.pop() {
                     match step {
-                        Step::Wake => steps.extend(flow.woken(now)),
-                        Step::Call(call) => steps.extend(flow.ended(call.id, HttpEnd::NoAnswer, now)),
+                        Step::Wake => steps.extend(flow.on_wake(now)),
+                        Step::Call(call) => steps.extend(flow.on_reply(call.id, HttpEnd::NoAnswer, now)),
                         Step::Finish((), verdict) => {
                             finished += 1;
                             for mark in &verdict.record.marks {
@@ -142,10 +142,10 @@ fn decisions(policy: Policy) {
     // Whatever was to be settled or given back is tried, and comes to nothing.
     for seconds in [60_u64, 120, 4_000, 8_000] {
         let later = Now { mono: now.mono + Ms(seconds * 1000), unix: now.unix };
-        let mut steps = flow.tick(later);
+        let mut steps = flow.on_timer(later);
         while let Some(step) = steps.pop() {
             if let Step::Call(call) = step {
-                steps.extend(flow.ended(call.id, HttpEnd::NoAnswer, later));
+                steps.extend(flow.on_reply(call.id, HttpEnd::NoAnswer, later));
             }
         }
     }

@@ -10,12 +10,12 @@
 use std::ops::Bound;
 use std::rc::Rc;
 
-use super::line::LineId;
-use super::{CallId, CallOwner, Flow, Patience, Step};
+use super::wait_queue::LineId;
+use super::{CallId, CallOwner, Engine, Step};
 use crate::clock::{Ms, Now};
 use crate::engine::plan::Plan;
 use crate::limiter::{Failure, HttpEnd};
-use crate::policy::Policy;
+use crate::policy::{LimiterId, Policy};
 
 /// Requests that are finished before the host's event loop has its turn: less than a tenth of what Envoy 1.40 bears,
 /// where 288 pass and 320 trap. More filters on a listener take more of its stack. See `tests/envoy/crowd.rs`.
@@ -53,76 +53,76 @@ impl Budget {
     }
 }
 
-impl<S> Flow<S> {
+impl<S> Engine<S> {
     /// Has at most so many requests finished in one turn of the event loop, instead of [`MOST_FINISHED`]; 1 at least.
     pub fn finish_at_most(&mut self, most: usize) {
         self.budget = Budget::new(most.max(1));
     }
 
-    /// How often [`Flow::tick`] wants to be called under a policy. A request waits past its deadline for no longer than
-    /// this, and than it takes to finish those that were decided, or whose deadline came, before.
-    pub fn tick_period(policy: &Policy) -> Ms {
-        Ms(policy.limiters.first().timeout.0 / 2).clamp(Ms(5), Ms(50))
+    /// How often [`Engine::on_timer`] wants to be called under a policy. A request waits past its deadline for no longer
+    /// than this, and than it takes to finish those that were decided, or whose deadline came, before.
+    pub fn timer_period(policy: &Policy) -> Ms {
+        let shortest = policy.limiters.iter().map(|(_, limiter)| limiter.timeout).min();
+        Ms(shortest.unwrap_or_default().0 / 2).clamp(Ms(5), Ms(50))
     }
 
     /// The root has been woken, as [`Step::Wake`] wanted.
-    pub fn woken(&mut self, now: Now) -> Vec<Step<S>> {
-        let mut steps = self.move_on(now);
-        self.hand_out(now, &mut steps);
-        steps
+    pub fn on_wake(&mut self, now: Now) -> Vec<Step<S>> {
+        self.now = now;
+        self.move_on();
+        self.hand_out()
     }
 
     /// The root has been woken, as another worker's [`Step::WakeOthers`] wanted, and perhaps its own [`Step::Wake`].
-    pub fn woken_by_other(&mut self, now: Now) -> Vec<Step<S>> {
+    pub fn on_wake_by_other(&mut self, now: Now) -> Vec<Step<S>> {
         self.serve_lines_of_others();
-        self.woken(now)
+        self.on_wake(now)
     }
 
     /// Time has passed: enforces deadlines, and starts the calls that it has made possible. Also makes up for a wake-up
     /// that was lost with the root it was sent to.
-    pub fn tick(&mut self, now: Now) -> Vec<Step<S>> {
+    pub fn on_timer(&mut self, now: Now) -> Vec<Step<S>> {
+        self.now = now;
         self.serve_lines_of_others();
-        let mut steps = self.move_on(now);
-        self.end_calls(now, &mut steps);
-        self.attend(now, &mut steps);
+        self.move_on();
+        self.end_calls();
+        self.attend();
         self.look_at_lines();
-        self.start_ready(now, &mut steps);
-        self.hand_out(now, &mut steps);
-        steps
+        self.start_ready();
+        self.hand_out()
     }
 
     /// A call has ended. One that is not known any more is a late or doubled answer and changes nothing.
-    pub fn ended(&mut self, id: CallId, end: HttpEnd, now: Now) -> Vec<Step<S>> {
-        let mut steps = self.see_end(id, end, now);
-        self.hand_out(now, &mut steps);
-        steps
+    pub fn on_reply(&mut self, id: CallId, end: HttpEnd, now: Now) -> Vec<Step<S>> {
+        self.now = now;
+        self.see_end(id, end);
+        self.hand_out()
     }
 
     /// A call could not be started, or it went with its root and the host will never say how it ended. What follows is
     /// done when the root is woken, for a callback may lose any number of calls.
-    pub fn lost(&mut self, id: CallId, failure: Option<Failure>) -> Vec<Step<S>> {
-        let mut steps = Vec::new();
+    pub fn on_lost(&mut self, id: CallId, failure: Option<Failure>) -> Vec<Step<S>> {
         self.lost.push_back((id, failure));
-        self.wake(&mut steps);
-        steps
+        self.wake();
+        std::mem::take(&mut self.steps)
     }
 
-    fn move_on(&mut self, now: Now) -> Vec<Step<S>> {
-        let mut steps = Vec::new();
+    fn move_on(&mut self) {
         self.budget.refill();
         // Until all is done, nobody needs to wake the root again.
         self.woken = true;
-        self.expire(now, &mut steps);
-        self.notice_late_calls(now);
-        self.end_lost_calls(now, &mut steps);
-        self.serve_lines(now, &mut steps);
-        self.start_ready(now, &mut steps);
+        self.expire();
+        self.notice_late_calls();
+        self.end_lost_calls();
+        self.serve_lines();
+        self.start_ready();
         self.woken = false;
-        steps
     }
 
-    /// Gives the host some of those that are decided, and has the root woken where there is more to do.
-    fn hand_out(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
+    /// Gives the host what there is to do, with some of those that are decided, and has the root woken where there is
+    /// more.
+    fn hand_out(&mut self) -> Vec<Step<S>> {
+        let mut steps = std::mem::take(&mut self.steps);
         // Those who were decided come first; the calls that start now are for others.
         let calls = steps.iter().position(|step| matches!(step, Step::Call(_))).unwrap_or(steps.len());
         let calls = steps.split_off(calls);
@@ -130,26 +130,27 @@ impl<S> Flow<S> {
         self.budget.finishes = self.budget.finishes.saturating_sub(some);
         steps.extend(self.finished.drain(..some).map(|(_, stream, verdict)| Step::Finish(stream, verdict)));
         steps.extend(calls);
-        let is_overdue = self.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now.mono);
+        let is_overdue = self.deadlines.first().is_some_and(|(deadline, _)| *deadline <= self.now.mono);
         let is_more = is_overdue || !self.finished.is_empty() || !self.lost.is_empty();
         if is_more || !self.ready.is_empty() || !self.to_serve.is_empty() {
-            self.wake(steps);
+            self.wake();
         }
+        steps.append(&mut self.steps);
+        steps
     }
 
     /// Decides requests whose time is over.
-    pub(super) fn expire(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
+    pub(super) fn expire(&mut self) {
         while self.finished.len() < self.budget.most_finished
             && let Some((deadline, ticket)) = self.deadlines.first().copied()
-            && deadline <= now.mono
+            && deadline <= self.now.mono
         {
-            self.go_on(ticket, Patience::Ends, now, steps);
-            // Gone in any case, so that this ends.
             self.deadlines.remove(&(deadline, ticket));
+            self.time_out(ticket);
         }
     }
 
-    fn end_lost_calls(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
+    fn end_lost_calls(&mut self) {
         for _ in 0..MOST_SEEN_TO {
             if self.finished.len() >= MOST_SERVED {
                 return;
@@ -157,33 +158,33 @@ impl<S> Flow<S> {
             let Some((id, failure)) = self.lost.pop_front() else {
                 return;
             };
-            let end = failure.map_or(HttpEnd::NoAnswer, HttpEnd::NotStarted);
-            steps.extend(self.see_end(id, end, now));
+            self.see_end(id, failure.map_or(HttpEnd::NoAnswer, HttpEnd::NotStarted));
         }
     }
 
     /// Calls that have not ended by their own end have failed.
-    fn end_calls(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
-        let over = self.calls.iter().filter(|(_, call)| call.ends <= now.mono).map(|(id, _)| *id);
+    fn end_calls(&mut self) {
+        let over = self.calls.iter().filter(|(_, call)| call.ends <= self.now.mono).map(|(id, _)| *id);
         let over: Vec<CallId> = over.take(MOST_SEEN_TO).collect();
         for id in over {
             if self.finished.len() < MOST_SERVED {
-                steps.extend(self.see_end(id, HttpEnd::NoAnswer, now));
+                self.see_end(id, HttpEnd::NoAnswer);
             }
         }
     }
 
-    /// Tells the breaker of calls that have outlived the time that a request waits.
-    fn notice_late_calls(&mut self, now: Now) {
-        let calls = self.calls.values_mut().filter(|call| !call.late && call.late_at <= now.mono);
+    /// Tells the breakers of calls that have outlived the time that a request waits.
+    fn notice_late_calls(&mut self) {
+        let now = self.now.mono;
+        let calls = self.calls.values_mut().filter(|call| !call.late && call.late_at <= now);
         let late = calls.take(MOST_SEEN_TO).filter_map(|call| {
             call.late = true;
-            self.lines.get(&call.line).map(|line| line.plan.clone())
+            self.lines.get(&call.line).map(|line| (line.plan.clone(), line.ask.limiter))
         });
-        let late: Vec<Rc<Plan>> = late.collect();
-        for plan in late {
+        let late: Vec<(Rc<Plan>, LimiterId)> = late.collect();
+        for (plan, limiter) in late {
             let random = self.random();
-            plan.call_failed(self.store.as_ref(), now.mono, random);
+            plan.call_failed(limiter, now, random);
         }
     }
 
@@ -194,13 +195,13 @@ impl<S> Flow<S> {
     }
 
     /// Serves lines from what was lent, and has those that it was not enough for ask for more.
-    fn serve_lines(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
+    fn serve_lines(&mut self) {
         for _ in 0..self.to_serve.len().min(MOST_SEEN_TO) {
             if self.finished.len() >= MOST_SERVED {
                 return;
             }
             if let Some(id) = self.to_serve.pop_front() {
-                match self.serve_from_pool(&id, now, steps) {
+                match self.serve_from_lease(&id) {
                     Served::ThereMayBeMore => self.to_serve.push_back(id),
                     Served::AllThereWas => self.make_ready(id),
                 }
@@ -209,20 +210,20 @@ impl<S> Flow<S> {
     }
 
     /// Starts a line's next call now, or in the next turn of the event loop.
-    pub(super) fn start_soon(&mut self, id: &LineId, now: Now, steps: &mut Vec<Step<S>>) {
+    pub(super) fn start_soon(&mut self, id: &LineId) {
         if self.owner == CallOwner::Request || self.budget.starts > 0 {
             self.budget.starts = self.budget.starts.saturating_sub(1);
-            self.start(id, now, steps);
+            self.start(id);
         } else {
             self.make_ready(id.clone());
         }
     }
 
-    fn start_ready(&mut self, now: Now, steps: &mut Vec<Step<S>>) {
+    fn start_ready(&mut self) {
         while self.budget.starts > 0
             && let Some(id) = self.ready.pop_front()
         {
-            self.start_soon(&id, now, steps);
+            self.start_soon(&id);
         }
     }
 

@@ -1,14 +1,20 @@
-//! Envoy and Istio.
+//! Envoy and Istio: calls belong to the root, a queue wakes it, and shared data is one space for a whole proxy.
 
+mod shared_data;
+mod workers;
+
+use std::rc::Rc;
 use std::time::Duration;
 
 use proxy_wasm::hostcalls;
-use proxy_wasm::types::{BufferType, Bytes, MapType};
+use proxy_wasm::types::{BufferType, Bytes, MapType, Status};
 
-use super::Host;
-use crate::engine::CallOwner;
-use crate::limiter::HttpEnd;
+use super::{Host, Woken};
+use crate::engine::{Call, CallOwner};
 use crate::limiter::redis::webdis::MAX_REPLY;
+use crate::limiter::{Failure, HttpEnd};
+use crate::local::Store;
+use shared_data::SharedData;
 
 /// Envoy, whose roots may call at any time and may finish every stream of their VM.
 pub(super) struct Envoy;
@@ -38,6 +44,58 @@ impl Host for Envoy {
         None
     }
 
+    fn store(&self) -> Rc<dyn Store> {
+        Rc::new(SharedData)
+    }
+
+    fn take_conflicts(&self) -> u64 {
+        shared_data::take_conflicts()
+    }
+
+    fn join(&self, queue: &str, worker: Option<u32>) -> Option<(u32, Option<u32>)> {
+        let queue = hostcalls::register_shared_queue(queue).ok()?;
+        Some((queue, workers::join(worker, queue)))
+    }
+
+    fn wake(&self, queue: u32) {
+        // Where this fails, the next tick makes up for it.
+        let _ = hostcalls::enqueue_shared_queue(queue, Some(&[workers::BY_ITSELF]));
+    }
+
+    fn wake_others(&self, others: u32) {
+        workers::wake(others);
+    }
+
+    fn woken(&self, queue: u32) -> Option<Woken> {
+        let mut from = Vec::new();
+        while let Ok(Some(message)) = hostcalls::dequeue_shared_queue(queue) {
+            from.extend(message);
+        }
+        // Nothing is there where the callback before has taken all: it has done the work, too.
+        let by_other = from.contains(&workers::BY_OTHER);
+        (!from.is_empty()).then_some(if by_other { Woken::ByOther } else { Woken::ByItself })
+    }
+
+    fn dispatch(&self, call: &Call) -> Result<u32, Failure> {
+        let limiter = call.plan.policy.limiters.get(call.limiter);
+        let mut headers = vec![
+            (":method", "POST"),
+            (":path", call.http.path),
+            (":authority", limiter.authority.as_str()),
+            ("content-type", "application/x-www-form-urlencoded"),
+        ];
+        if let Some(credential) = &limiter.authorization {
+            headers.push(("authorization", credential.0.as_str()));
+        }
+        let body = Some(call.http.body.as_bytes());
+        let timeout = Duration::from_millis(call.timeout.0);
+        let called = hostcalls::dispatch_http_call(&limiter.cluster, headers, body, Vec::new(), timeout);
+        called.map_err(|status| match status {
+            Status::BadArgument => Failure::UnknownCluster,
+            _ => Failure::Unreachable,
+        })
+    }
+
     /// A call that failed (timeout, reset, no host) ends without headers, or with Envoy's own 503 or 504.
     fn call_end<'b>(&self, headers: usize, body_size: usize, body: &'b mut Bytes) -> HttpEnd<'b> {
         if headers == 0 {
@@ -58,6 +116,10 @@ impl Host for Envoy {
                 .unwrap_or_default();
         }
         HttpEnd::Answer { status, body }
+    }
+
+    fn authority(&self) -> Option<Vec<u8>> {
+        hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, ":authority").ok().flatten()
     }
 
     fn response_header(&self, name: &str) -> Option<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! The host's shared data, as a store of the core.
+//! Envoy's shared data, as a store of the core.
 
 use std::cell::Cell;
 
