@@ -215,7 +215,8 @@ impl<S> Engine<S> {
         let said = Said { acquired, granted, denied, sent: call.sent };
         let random = self.random();
         let Some(lending) = call.lending else {
-            return plan.note(ask, said, self.now.mono, random);
+            // The lease's demand is measured by the calls about it.
+            return plan.note(ask, Said { granted: 0, ..said }, self.now.mono, random);
         };
         if acquired.lent.end > 0 {
             self.steps.push(Step::Count(plan.clone(), Event::Lent(ask.rule, acquired.lent.tokens())));

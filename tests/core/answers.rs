@@ -4,6 +4,7 @@ use wasm_bindgen_test::wasm_bindgen_test;
 use weir::algorithm::{Acquired, Lent, Share, Standing, Used, runs};
 use weir::clock::Ms;
 use weir::limiter::Failure;
+use weir::policy::LimiterId;
 use weir::policy::Policy;
 use weir::response::{Answer, Grpc, GrpcStatus, Outcome, Refusal, added, answer, answer_among, is_refused_behind};
 
@@ -101,9 +102,13 @@ fn a_failure_that_refuses_is_503_and_names_the_rule() {
         grpc: grpc(GrpcStatus::Unavailable, "limiter_unavailable: per-key", Some(1000)),
     };
     for failure in Failure::ALL {
-        assert_eq!(refusal(&deny, &Outcome::Failed(0, failure), 7), wanted, "{failure:?}");
+        assert_eq!(
+            refusal(&deny, &Outcome::Failed { rule: 0, limiter: LimiterId::default(), failure }, 7),
+            wanted,
+            "{failure:?}"
+        );
         // Whether a rule refuses what it cannot count has been decided before.
-        let told = refusal(&two, &Outcome::Failed(1, failure), 7);
+        let told = refusal(&two, &Outcome::Failed { rule: 1, limiter: LimiterId::default(), failure }, 7);
         assert_eq!((told.status, told.body), (503, wanted.body.replace("per-key", "second")));
     }
 }
@@ -253,7 +258,12 @@ fn a_breaker_that_probes_seldom_says_when_to_come_back() {
         "breaker": {"probe_every": "2500ms"}}}}"#;
     let policy = weir::policy::Policy::from_host(text.as_bytes(), &|_| None).unwrap();
     for (failure, seconds) in [(Failure::Breaker, "3"), (Failure::Timeout, "1")] {
-        let Answer::Refuse(refusal) = answer(&policy, &Outcome::Failed(0, failure), weir::clock::Ms(0), 0) else {
+        let Answer::Refuse(refusal) = answer(
+            &policy,
+            &Outcome::Failed { rule: 0, limiter: LimiterId::default(), failure },
+            weir::clock::Ms(0),
+            0,
+        ) else {
             panic!("{failure:?} was to be refused");
         };
         assert!(refusal.headers.contains(&("retry-after", seconds.to_owned())), "{refusal:?}");
@@ -424,7 +434,10 @@ fn a_request_of_grpc_is_refused_in_its_own_words() {
     let limited = [limits, wanted("8", "rate_limited: per-key", Some("900"))].concat();
     let table = [
         (refused(900, 60_000), limited),
-        (Outcome::Failed(0, Failure::Timeout), wanted("14", "limiter_unavailable: per-key", Some("1000"))),
+        (
+            Outcome::Failed { rule: 0, limiter: LimiterId::default(), failure: Failure::Timeout },
+            wanted("14", "limiter_unavailable: per-key", Some("1000")),
+        ),
         (Outcome::Forbidden(0), wanted("7", "forbidden: per-key", None)),
         (Outcome::Malformed, wanted("3", "malformed_path", None)),
     ];

@@ -26,7 +26,7 @@ fn plan(id: u64, timeout: u64, on_error: &str) -> Rc<Plan> {
         r#", "response": {"retry_after_jitter": 0}"#,
     );
     policy.limiters.iter_mut().for_each(|limiter| limiter.timeout = Ms(timeout));
-    Rc::new(Plan::new(id, policy, &Nowhere, (1, 2)))
+    Rc::new(Plan::new(id, policy, Rc::new(Nowhere), (1, 2)))
 }
 
 struct Vm {
@@ -132,7 +132,7 @@ impl Vm {
                     self.numbers.push(number_of(&call.http));
                     self.timeouts.push(call.timeout);
                 }
-                Step::Finish(name, Verdict { answer, record }) => {
+                Step::Finish(name, Verdict { answer, record, .. }) => {
                     let reason = record.marks.iter().find_map(|mark| mark.degraded).map(Failure::name);
                     let (status, headers) = match answer {
                         Answer::Pass(headers) => (200, headers),

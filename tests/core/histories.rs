@@ -316,7 +316,7 @@ impl History {
                     (self.wake, self.wanted) = (true, true);
                 }
                 Step::Call(call) => self.look_at_call(call, &told),
-                Step::Finish(waiter, Decided { answer, record }) => {
+                Step::Finish(waiter, Decided { answer, record, .. }) => {
                     let [mark] = record.marks.as_slice() else { panic!("one rule: {record:?}") };
                     self.look_at_finish(waiter, &answer, mark.degraded, &told, &mut served);
                 }
@@ -492,7 +492,7 @@ thread_local! {
             let key = r#"[{"constant": "all"}]"#;
             let mut policy = policy_of(key, r#""60/m""#, &format!(r#", "on_error": "{on_error}""#), "");
             policy.limiters.iter_mut().for_each(|limiter| limiter.timeout = Ms(timeout));
-            Rc::new(Plan::new(id, policy, &Nowhere, (1, 2)))
+            Rc::new(Plan::new(id, policy, Rc::new(Nowhere), (1, 2)))
         })
         .into();
 }

@@ -5,13 +5,13 @@ use std::rc::Rc;
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::algorithm::{Acquired, Lent, Offer, Used};
 use weir::clock::Ms;
-use weir::engine::plan::{Closed, Election, Lending, LendingEnd, Plan};
+use weir::engine::plan::{Closed, Election, Lending, LendingEnd, Plan, Said};
 use weir::local::lease::{Lease, Wish};
 use weir::local::table::Table;
 use weir::policy::{Limit, Mode, Terms};
 use weir::rules::Ask;
 
-use crate::made::{Random, Shared, ask_of, limit, policy_of, rounds};
+use crate::made::{Random, Shared, ask_of, at_main, limit, policy_of, rounds};
 
 /// Where the tests' time begins.
 const START: u64 = 1_000_000;
@@ -265,13 +265,14 @@ fn what_was_spent_while_a_call_was_out_is_part_of_what_it_carries_on() {
 
 /// A plan on shared data, and a bucket that is borrowed from.
 fn lending(shared: &Shared) -> (Rc<Plan>, Ask) {
-    let plan = Plan::new(1, policy_of(r#"[{"constant": "all"}]"#, r#""1000/s""#, "", ""), shared, (1, 2));
+    let plan =
+        Plan::new(1, policy_of(r#"[{"constant": "all"}]"#, r#""1000/s""#, "", ""), Rc::new(shared.clone()), (1, 2));
     (Rc::new(plan), Ask { mode: Mode::Lease(TERMS), ..ask_of("k", fast(), 1) })
 }
 
 fn lease_of(shared: &Shared) -> Lease {
     let table = Table::open(shared, "weir.rl.0.65536", 65_536, (1, 2)).expect("shared data");
-    table.read(shared, table.fingerprint("k")).expect("an entry").lease
+    table.read(shared, at_main(&table, "k")).expect("an entry").lease
 }
 
 #[wasm_bindgen_test(unsupported = test)]
@@ -279,21 +280,22 @@ fn an_answer_for_another_turn_changes_nothing() {
     let shared = Shared::default();
     let (plan, ask) = lending(&shared);
     let opened = |ms: u64| -> Lending {
-        match plan.open_call(&shared, &ask, Wish::Borrow, 1, at(ms), Ms(1000)) {
+        match plan.open_call(&ask, Wish::Borrow, 1, at(ms), Ms(1000)) {
             Election::Won(_, lending) => lending,
             other => panic!("{other:?}"),
         }
     };
     let acquired = |end, extra| Acquired { level: 500_000, lent: lent(end, 3000, 0, extra, 0), granted: vec![] };
-    let close = |call, end, ms| plan.close_call(&shared, &ask, call, end, at(ms), 0);
+    let said = |acquired| Said { acquired, granted: 0, denied: None, sent: at(0) };
+    let close = |call, end, ms| plan.close_call(&ask, call, end, at(ms), 0);
     let first = opened(0);
     let answer = acquired(7, 3);
-    close(first, LendingEnd::Answered(&answer, 0, None), 1);
+    close(first, LendingEnd::Answered(said(&answer)), 1);
     let held = lease_of(&shared);
     assert_eq!((held.tokens, held.size, held.end), (3, 3, 7));
     // Doubled, in each way that a call can end.
     let other = acquired(8, 2);
-    let ends = [LendingEnd::Answered(&other, 0, None), LendingEnd::Unknown, LendingEnd::NotExecuted(Offer::default())];
+    let ends = [LendingEnd::Answered(said(&other)), LendingEnd::Unknown, LendingEnd::NotExecuted(Offer::default())];
     for end in ends {
         assert_eq!(close(first, end, 2), Closed::default());
         assert_eq!(lease_of(&shared), held);
@@ -313,7 +315,7 @@ fn an_answer_for_another_turn_changes_nothing() {
         assert_eq!(close(second, end, 1004), Closed::default());
         assert_eq!(lease_of(&shared), out);
     }
-    close(third, LendingEnd::Answered(&other, 0, None), 1005);
+    close(third, LendingEnd::Answered(said(&other)), 1005);
     assert_eq!((lease_of(&shared).tokens, lease_of(&shared).end), (2, 8));
 }
 
@@ -321,20 +323,20 @@ fn an_answer_for_another_turn_changes_nothing() {
 fn workers_that_wait_are_told_of_by_the_one_that_calls() {
     let shared = Shared::default();
     let (plan, ask) = lending(&shared);
-    let open = |worker, ms: u64| plan.open_call(&shared, &ask, Wish::Borrow, worker, at(ms), Ms(1000));
+    let open = |worker, ms: u64| plan.open_call(&ask, Wish::Borrow, worker, at(ms), Ms(1000));
     let Election::Won(offer, lending) = open(1, 0) else { panic!("no call is out") };
     assert_eq!(offer, Offer { want: 3, ..Offer::default() });
     assert_eq!([open(2, 1), open(1 << 31, 2), open(2, 3)], [Election::Lost; 3]);
-    let closed = plan.close_call(&shared, &ask, lending, LendingEnd::Unknown, at(4), 0);
+    let closed = plan.close_call(&ask, lending, LendingEnd::Unknown, at(4), 0);
     assert_eq!(closed, Closed { waiting: 1 << 31 | 2, due: None, quiet: Ms(0) });
     // To give back wants nothing, and neither does a bucket that is not borrowed from.
-    let Election::Won(offer, lending) = plan.open_call(&shared, &ask, Wish::GiveBack, 1, at(5), Ms(1000)) else {
+    let Election::Won(offer, lending) = plan.open_call(&ask, Wish::GiveBack, 1, at(5), Ms(1000)) else {
         panic!("no call is out")
     };
     assert_eq!(offer, Offer::default());
-    plan.close_call(&shared, &ask, lending, LendingEnd::Unknown, at(6), 0);
+    plan.close_call(&ask, lending, LendingEnd::Unknown, at(6), 0);
     let exact = Ask { mode: Mode::Exact, ..ask.clone() };
-    let Election::Won(offer, _) = plan.open_call(&shared, &exact, Wish::Borrow, 1, at(7), Ms(1000)) else {
+    let Election::Won(offer, _) = plan.open_call(&exact, Wish::Borrow, 1, at(7), Ms(1000)) else {
         panic!("no call is out")
     };
     assert_eq!(offer, Offer::default());

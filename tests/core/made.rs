@@ -7,6 +7,7 @@ use std::rc::Rc;
 use weir::algorithm::{Acquire, Offer, Run};
 use weir::clock::Ms;
 use weir::limiter::HttpCall;
+use weir::local::table::{Fingerprint, Table};
 use weir::local::{Lost, Over, Store};
 use weir::policy::{ClassId, Environment, Limit, Mode, OnError, Policy, Terms};
 use weir::request::Request;
@@ -83,6 +84,11 @@ pub fn ask_of(key: &str, limit: Limit, cost: u64) -> Ask {
         shadow: false,
         repeat: None,
     }
+}
+
+/// The fingerprint of a bucket at the limiter `main`.
+pub fn at_main(table: &Table, key: &str) -> Fingerprint {
+    table.fingerprint(key).at(table.fingerprint("limiter main"))
 }
 
 /// A request that remembers what was read of it.

@@ -14,19 +14,19 @@ use weir::local::{Nowhere, Store};
 use weir::response::{Answer, Refusal};
 use weir::rules::Ask;
 
-use crate::made::{Random, Sent, Shared, number_of, policy, rounds};
+use crate::made::{Random, Sent, Shared, at_main, number_of, policy, rounds};
 
 /// Where the tests' time begins.
 const START: u64 = 1_700_000_000_000;
 
 /// A policy with this limit, and more fields of the rule, of the limiter and of the policy.
-fn plan_of(limit: &str, rule: &str, limiter: &str, top: &str, store: &dyn Store) -> Rc<Plan> {
+fn plan_of(limit: &str, rule: &str, limiter: &str, top: &str, store: &(impl Store + Clone + 'static)) -> Rc<Plan> {
     let policy = policy(&format!(
         r#"{{"version": 1, "limiters": {{"main": {{"transport": "webdis", "cluster": "webdis" {limiter}}}}},
             "rules": [{{"name": "r", "key": [{{"header": {{"name": "x", "trusted": true}}}}], "limits": {limit} {rule}}}],
             "response": {{"retry_after_jitter": 0}} {top}}}"#
     ));
-    Rc::new(Plan::new(1, policy, store, (1, 2)))
+    Rc::new(Plan::new(1, policy, Rc::new(store.clone()), (1, 2)))
 }
 
 const EXACT: &str = r#", "mode": "exact", "on_error": "deny""#;
@@ -96,7 +96,7 @@ impl Worker {
                 match step {
                     Step::Wake => steps.extend(self.flow.on_wake(now)),
                     Step::Count(..) => {}
-                    Step::Finish((), Verdict { answer: finished, record }) => {
+                    Step::Finish((), Verdict { answer: finished, record, .. }) => {
                         reason = record.marks.iter().find_map(|mark| mark.degraded).map(Failure::name);
                         assert_eq!(answer.replace(finished), None);
                     }
@@ -154,7 +154,9 @@ fn a_bucket_that_is_dry_is_refused_here_until_its_tokens_are_back() {
     // Other tenants are not concerned.
     assert_eq!(one.comes(&plan, "b", 1, 9_501, FULL), "asked 200");
     // Without shared data everybody asks.
-    let mut alone = Worker { flow: Engine::new(CallOwner::Root, 1, 0), shared: Shared::default() };
+    let plan = plan_of(r#""60/m""#, EXACT, "", "", &Nowhere);
+    let comes = |worker: &mut Worker, cost, ms| worker.comes(&plan, "a", cost, ms, &dry(30_000));
+    let mut alone = Worker::of(&Shared::default());
     assert_eq!([comes(&mut alone, 10, 0), comes(&mut alone, 10, 0)], ["asked 429 in 10", "asked 429 in 10"]);
 }
 
@@ -206,7 +208,7 @@ fn what_is_kept_means_something_until_its_bucket_is_full() {
     let shared = Shared::default();
     let means_until = |prefix: &str| {
         let table = Table::open(&shared, prefix, 65_536, (1, 2)).expect("shared data");
-        let entry = table.read(&shared, table.fingerprint("rl:{header.a}:r:default:60000:t3")).expect("an entry");
+        let entry = table.read(&shared, at_main(&table, "rl:{header.a}:r:default:60000:t3")).expect("an entry");
         entry.means_until - Ms(START)
     };
     let mut worker = Worker::of(&shared);
@@ -281,7 +283,7 @@ fn a_bucket_that_cannot_be_written_lets_nobody_pass() {
     shared.lose(7);
     assert_eq!(worker.comes(&local, "b", 1, 0, DOWN), "200");
     // Nor where there is no shared data at all; on_error: allow is asked for, and passes.
-    let mut alone = Worker { flow: Engine::new(CallOwner::Root, 1, 0), shared: Shared::default() };
+    let mut alone = Worker::of(&Shared::default());
     let plans = [ON_ERROR_LOCAL, LOCAL].map(|rule| plan_of(r#""60/m""#, rule, "", OF_THREE, &Nowhere));
     assert_eq!(plans.map(|plan| alone.comes(&plan, "a", 1, 0, DOWN)), ["asked 503 reset", "503 unreachable"]);
     // A table that is wiped, torn or foreign is a fresh one.
@@ -339,7 +341,7 @@ fn while_the_breaker_is_open_nobody_waits() {
     assert_eq!(other.comes(&of_other, "b", 1, 10, DOWN), "asked 503 reset");
     // The other worker has seen it open, and this one hears of it with a tick.
     assert_eq!(other.comes(&of_other, "c", 1, 11, FULL), "503 breaker");
-    one.flow.refresh(&plan, at(11));
+    plan.refresh(at(11).mono);
     for ms in [11, 50, 109] {
         assert_eq!(one.comes(&plan, "a", 1, ms, FULL), "503 breaker");
     }
@@ -348,7 +350,7 @@ fn while_the_breaker_is_open_nobody_waits() {
     assert_eq!([one.comes(&plan, "a", 1, 211, FULL), other.comes(&of_other, "a", 1, 211, FULL)], ["503 breaker"; 2]);
     assert_eq!(other.comes(&of_other, "a", 1, 410, FULL), "asked 200");
     assert_eq!(other.comes(&of_other, "a", 1, 411, FULL), "asked 200");
-    one.flow.refresh(&plan, at(411));
+    plan.refresh(at(411).mono);
     assert_eq!(one.comes(&plan, "a", 1, 411, FULL), "asked 200");
     // A bucket that is known to be dry is refused as that, breaker or not.
     one.comes(&plan, "dry", 10, 500, &dry(0));
@@ -358,7 +360,7 @@ fn while_the_breaker_is_open_nobody_waits() {
     assert_eq!(one.comes(&plan, "dry", 10, 501, DOWN), "429 in 10");
     // When all is wiped, the next tick closes it.
     shared.wipe();
-    one.flow.refresh(&plan, at(502));
+    plan.refresh(at(502).mono);
     assert_eq!(one.comes(&plan, "a", 1, 502, FULL), "asked 200");
 }
 

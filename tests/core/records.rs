@@ -5,9 +5,9 @@ use std::rc::Rc;
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::clock::{Ms, Now};
 use weir::engine::plan::Plan;
-use weir::engine::{Arrival, CallEnd, CallOwner, Decision, Event, Engine, Step, decide};
+use weir::engine::{Arrival, CallEnd, CallOwner, Decision, Engine, Event, Step, decide};
 use weir::limiter::{Failure, HttpEnd};
-use weir::policy::Policy;
+use weir::policy::{LimiterId, Policy};
 use weir::telemetry::Record;
 
 use crate::made::{Sent, Shared, number_of, numbered, policy};
@@ -24,7 +24,7 @@ struct Proxy {
 impl Proxy {
     fn new(policy: Policy, reply: Option<&'static str>) -> Proxy {
         let shared = Shared::default();
-        let plan = Rc::new(Plan::new(1, policy, &shared, (1, 2)));
+        let plan = Rc::new(Plan::new(1, policy, Rc::new(shared.clone()), (1, 2)));
         let flow = Engine::new(CallOwner::Root, 1, 0);
         Proxy { plan, flow, shared, reply, events: vec![] }
     }
@@ -233,13 +233,19 @@ fn what_happens_between_proxy_and_limiter_is_told() {
     let lease = r#""limits": "1000/s", "mode": "lease", "on_error": "allow""#;
     let table: [(Option<&str>, &[Event]); 4] = [
         // Carried on 0 and new 3.
-        (Some(r#"{"EVALSHA":[996000,4,7,60000,0,3,0,1]}"#), &[Event::CallEnded(CallEnd::Ok), Event::Lent(0, 3)]),
-        (Some(r#"{"EVALSHA":[0,1000,0,0,0,0,0,0]}"#), &[Event::CallEnded(CallEnd::Ok)]),
+        (
+            Some(r#"{"EVALSHA":[996000,4,7,60000,0,3,0,1]}"#),
+            &[Event::CallEnded(LimiterId::default(), CallEnd::Ok), Event::Lent(0, 3)],
+        ),
+        (Some(r#"{"EVALSHA":[0,1000,0,0,0,0,0,0]}"#), &[Event::CallEnded(LimiterId::default(), CallEnd::Ok)]),
         (
             Some(r#"{"EVALSHA":[false,"NOSCRIPT No matching script."]}"#),
-            &[Event::CallEnded(CallEnd::NoScript), Event::CallEnded(CallEnd::Failed(Failure::Misdelivered))],
+            &[
+                Event::CallEnded(LimiterId::default(), CallEnd::NoScript),
+                Event::CallEnded(LimiterId::default(), CallEnd::Failed(Failure::Misdelivered)),
+            ],
         ),
-        (None, &[Event::CallEnded(CallEnd::Failed(Failure::Reset))]),
+        (None, &[Event::CallEnded(LimiterId::default(), CallEnd::Failed(Failure::Reset))]),
     ];
     for (reply, told) in table {
         let mut proxy = Proxy::new(of(&[by_user("r", lease)], ""), reply);
@@ -256,16 +262,16 @@ fn who_comes_most_and_who_is_refused_most_is_told_by_rule() {
     for user in ["a", "b", "a", "a", "c", "a"] {
         proxy.sends("GET", "/", &[("x-user", user)]);
     }
-    let tell = |proxy: &Proxy, ms: u64| proxy.plan.top(&proxy.shared, Ms(ms));
+    let tell = |proxy: &Proxy, ms: u64| proxy.plan.top(Ms(ms));
     let none = r#"{"milliseconds":0,"tenants":[]}"#;
     let of = |refused: &str, busiest: &str| format!(r#""refused":{refused},"busiest":{busiest}"#);
     let nothing = of(none, none);
     assert_eq!(tell(&proxy, 1000), format!(r#"{{"rules":[{{"rule":"r",{nothing}}},{{"rule":"s",{nothing}}}]}}"#));
     // Told to the other workers a second after it began.
-    proxy.plan.merge_top(&proxy.shared, Ms(1000));
-    proxy.plan.merge_top(&proxy.shared, Ms(1999));
+    proxy.plan.merge_top(Ms(1000));
+    proxy.plan.merge_top(Ms(1999));
     assert_eq!(tell(&proxy, 1999), format!(r#"{{"rules":[{{"rule":"r",{nothing}}},{{"rule":"s",{nothing}}}]}}"#));
-    proxy.plan.merge_top(&proxy.shared, Ms(2000));
+    proxy.plan.merge_top(Ms(2000));
     let list = |ms: u64, counts: &[(&str, u64)]| {
         let tenants: Vec<String> = counts
             .iter()
@@ -278,6 +284,6 @@ fn who_comes_most_and_who_is_refused_most_is_told_by_rule() {
     let s = of(none, &list(1500, &[("a", 2), ("b", 1), ("c", 1)]));
     assert_eq!(tell(&proxy, 2500), format!(r#"{{"rules":[{{"rule":"r",{r}}},{{"rule":"s",{s}}}]}}"#));
     // Another worker of this proxy tells the same.
-    let other = Plan::new(1, proxy.plan.policy.clone(), &proxy.shared, (3, 4));
-    assert_eq!(other.top(&proxy.shared, Ms(2500)), tell(&proxy, 2500));
+    let other = Plan::new(1, proxy.plan.policy.clone(), Rc::new(proxy.shared.clone()), (3, 4));
+    assert_eq!(other.top(Ms(2500)), tell(&proxy, 2500));
 }

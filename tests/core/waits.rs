@@ -43,7 +43,7 @@ impl World {
                 "limiters": {{"main": {{"transport": "webdis", "cluster": "webdis", "timeout": "20ms"}}}}}}"#
         ));
         let shared = Shared::default();
-        let plan = Rc::new(Plan::new(1, policy, &shared, (1, 2)));
+        let plan = Rc::new(Plan::new(1, policy, Rc::new(shared.clone()), (1, 2)));
         World {
             flow: Engine::new(CallOwner::Root, 7, 0),
             plan,

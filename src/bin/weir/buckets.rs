@@ -70,8 +70,7 @@ fn arrive(policy: &Policy, emptied: Option<&Ask>, asks: &[Ask]) -> Option<Answer
     let mut policy = Policy { table_entries: 4096, ..policy.clone() };
     // A wait is told without what is added to it at random.
     policy.response.retry_after_jitter = 0;
-    let store = Rc::new(Shared::default());
-    let plan = Rc::new(Plan::new(1, policy, store.as_ref(), (1, 2)));
+    let plan = Rc::new(Plan::new(1, policy, Rc::new(Shared::default()), (1, 2)));
     let mut flow: Engine<()> = Engine::new(CallOwner::Root, 0, 0);
     // Long after the start of time, so that nothing lies before it.
     let now = Now { mono: Ms(1 << 40), unix: Ms(0) };

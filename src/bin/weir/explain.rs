@@ -301,8 +301,8 @@ impl Asker<'_> {
             (_, OnError::Allow, _) => "allow: it passes uncounted".to_owned(),
             (_, OnError::Local, _) => "local: this proxy's own bucket decides".to_owned(),
             (_, OnError::Deny, _) => {
-                let Answer::Refuse(refusal) = answer(self.policy, &Told::Failed(index, Failure::Timeout), Ms(0), 0)
-                else {
+                let failed = Told::Failed { rule: index, limiter: rule.routing.default, failure: Failure::Timeout };
+                let Answer::Refuse(refusal) = answer(self.policy, &failed, Ms(0), 0) else {
                     return "deny".to_owned();
                 };
                 let wait =

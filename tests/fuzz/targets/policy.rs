@@ -90,7 +90,7 @@ fn replace(tree: &mut Tree, text: &str, by: &str) {
 /// Every request is decided, whatever the policy is: at once, or when its limiter has failed.
 fn decisions(policy: Policy) {
     let store = Shared::default();
-    let plan = Rc::new(Plan::new(1, policy, &store, (1, 2)));
+    let plan = Rc::new(Plan::new(1, policy, Rc::new(store.clone()), (1, 2)));
     let mut flow = Engine::new(CallOwner::Root, 3, 0);
     let mut now = Now { mono: Ms(1_700_000_000_000), unix: Ms(1_700_000_000_000) };
     let authorizations: [&[u8]; 3] = [b"Bearer a", b"Basic YTpi", b""];

@@ -89,7 +89,7 @@ impl Small<'_> {
     }
 
     fn has_worked(&self, worker: usize) -> bool {
-        self.shared[self.proxy(worker)].bytes() > 0
+        self.shared[self.proxy(worker)].bytes() > self.bytes_at_first
             || self.messages.iter().any(|message| message.worker == worker)
             || self.waiting.iter().flatten().any(|waiting| waiting.worker == worker)
     }

@@ -48,7 +48,7 @@ impl Small<'_> {
             Choice::Leave(number) => {
                 self.left.leave -= 1;
                 if let Some(waiting) = self.waiting[number].take() {
-                    self.flows[waiting.worker].left(waiting.ticket);
+                    self.flows[waiting.worker].on_end(waiting.ticket);
                 }
             }
             Choice::Wipe(proxy) => {
@@ -63,7 +63,7 @@ impl Small<'_> {
                 let (worker, receipt) = self.stalled.remove(number);
                 let (ground, now) = (self.ground, self.time().mono);
                 let proxy = self.proxy(worker);
-                self.plans[proxy].put_back(&self.shared[proxy], &ground.asks[0][0], receipt, now);
+                self.plans[proxy].put_back(&ground.asks[0][0], receipt, now);
             }
             Choice::Pass(moment) => self.pass(moment),
         }
@@ -75,14 +75,13 @@ impl Small<'_> {
         let (worker, call) = (self.messages[number].worker, self.messages[number].call);
         let end = HttpEnd::Answer { status: 200, body: wire::NO_SCRIPT.as_bytes() };
         let now = self.time();
-        let steps = self.flows[worker].ended(call, end, now);
+        let steps = self.flows[worker].on_reply(call, end, now);
         self.perform(worker, steps, None);
     }
 
     fn take(&mut self, worker: usize) {
         let (ground, now) = (self.ground, self.time().mono);
-        let store = &self.shared[self.proxy(worker)];
-        if let Taken::Granted { receipt, .. } = self.plans[self.proxy(worker)].take(store, &ground.asks[0][0], now, 0) {
+        if let Taken::Granted { receipt, .. } = self.plans[self.proxy(worker)].take(&ground.asks[0][0], now) {
             self.stalled.push((worker, receipt));
         }
     }
@@ -100,7 +99,7 @@ impl Small<'_> {
         let at = ground.case.costs.iter().position(|of| *of == cost).unwrap_or(0);
         let (now, proxy) = (self.time(), self.proxy(worker));
         let (arrival, steps) =
-            self.flows[worker].arrive(&self.plans[proxy], ground.asks[at].clone(), vec![], number, now);
+            self.flows[worker].charge(&self.plans[proxy], ground.asks[at].clone(), vec![], number, now);
         match arrival {
             Arrival::Decided(Verdict { answer, .. }) => {
                 self.note(|| format!("    {answer:?}"));
@@ -150,7 +149,7 @@ impl Small<'_> {
         for other in (0..self.ground.case.workers).map(|number| first + number) {
             if (wake && other == worker) || wake_others & (1 << (other - first)) != 0 {
                 let now = self.time();
-                let steps = self.flows[other].woken_by_other(now);
+                let steps = self.flows[other].on_wake_by_other(now);
                 self.perform(other, steps, None);
             }
         }
@@ -234,7 +233,7 @@ impl Small<'_> {
         let body = wire::body(&Reply { number: call.number, ..reply.clone() }, message.sent.0.by_text);
         let end = HttpEnd::Answer { status: 200, body: body.as_bytes() };
         let now = self.time();
-        let steps = self.flows[message.worker].ended(message.call, end, now);
+        let steps = self.flows[message.worker].on_reply(message.call, end, now);
         let cause = (in_time && !call.hold).then_some((message.sent_at, message.rule, granted));
         self.perform(message.worker, steps, cause);
     }
@@ -258,7 +257,7 @@ impl Small<'_> {
             self.messages.retain(|message| !(message.over && message.lost));
             for worker in 0..self.flows.len() {
                 let now = self.time();
-                let steps = self.flows[worker].tick(now);
+                let steps = self.flows[worker].on_timer(now);
                 self.perform(worker, steps, None);
             }
         }

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use weir::engine::plan::{Plan, Receipt};
-use weir::engine::{CallId, CallOwner, Flow, Ticket};
+use weir::engine::{CallId, CallOwner, Engine, Ticket};
 use weir::policy::Policy;
 use weir::rules::Ask;
 
@@ -54,9 +54,11 @@ pub(super) struct Small<'c> {
     pub(super) ground: &'c Ground,
     pub(super) now: u64,
     pub(super) shared: Vec<Shared>,
+    /// What a proxy keeps that has done nothing.
+    pub(super) bytes_at_first: usize,
     /// Of each proxy.
     pub(super) plans: Vec<Rc<Plan>>,
-    pub(super) flows: Vec<Flow<u32>>,
+    pub(super) flows: Vec<Engine<u32>>,
     /// Of each rule.
     pub(super) roots: Vec<Root>,
     pub(super) promises: Vec<Promise>,
@@ -118,22 +120,16 @@ impl<'c> Small<'c> {
     pub(super) fn new(ground: &'c Ground, log: bool) -> Small<'c> {
         let case = &ground.case;
         let shared: Vec<Shared> = (0..case.proxies).map(|_| Shared::default()).collect();
-        // Made elsewhere, so that a proxy that has done nothing keeps nothing.
-        let plan = |_| Rc::new(Plan::new(1, ground.policy.clone(), &Shared::default(), (1, 2)));
-        let plans = (0..case.proxies).map(plan).collect();
+        let plan = |shared: &Shared| Rc::new(Plan::new(1, ground.policy.clone(), Rc::new(shared.clone()), (1, 2)));
+        let plans = shared.iter().map(plan).collect();
+        let bytes_at_first = shared.first().map_or(0, Shared::bytes);
         let workers = 0..case.proxies * case.workers;
-        let flow = |worker: usize| {
-            Flow::new(
-                CallOwner::Root,
-                worker as u64,
-                Box::new(shared[worker / case.workers].clone()),
-                (worker % case.workers) as u32,
-            )
-        };
+        let flow = |worker: usize| Engine::new(CallOwner::Root, worker as u64, (worker % case.workers) as u32);
         Small {
             now: 0,
             flows: workers.map(flow).collect(),
             plans,
+            bytes_at_first,
             shared,
             roots: vec![Root::default(); case.modes.len()],
             promises: ground.limits.iter().map(|limit| Promise::new(*limit, 0)).collect(),

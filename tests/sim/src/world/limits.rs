@@ -1,6 +1,6 @@
 //! Limits that come into force and go, and what they promise.
 
-use weir::engine::Flow;
+use weir::engine::Engine;
 
 use super::{Bucket, Event, Spot, World};
 use crate::check::Limit;
@@ -76,7 +76,7 @@ pub(super) fn promised(scenario: &Scenario, mode: Mode, limit: Limit) -> Limit {
     let Mode::Async { interval_ms } = mode else {
         return limit;
     };
-    let until_heard = interval_ms + 2 * Flow::<u32>::tick_period(&scenario.policy(0)).0 + 100;
+    let until_heard = interval_ms + 2 * Engine::<u32>::timer_period(&scenario.policy(0)).0 + 100;
     let burst = limit.burst + (limit.requests * until_heard).div_ceil(limit.period_ms);
     Limit { burst: burst * u64::from(scenario.proxies), ..limit }
 }

@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 use weir::clock::Clock;
 use weir::engine::plan::Plan;
-use weir::engine::{CallId, Flow, Ticket};
+use weir::engine::{CallId, Engine, Ticket};
 use weir::local::table::WAYS;
 use weir::policy::Policy;
 use weir::rules::Ask;
@@ -89,7 +89,7 @@ struct Proxy {
 
 struct Worker {
     life: u16,
-    flow: Flow<u32>,
+    flow: Engine<u32>,
     plan: Rc<Plan>,
     limit: usize,
     clock: Clock,
@@ -338,7 +338,7 @@ impl<'s> World<'s> {
                 self.expect_arrival();
             }
             Event::Tick(spot) => self.tick(spot),
-            Event::Woken(spot) => self.drive(spot, None, |flow, now| flow.woken_by_other(now)),
+            Event::Woken(spot) => self.drive(spot, None, |flow, now| flow.on_wake_by_other(now)),
             Event::Reach(message, again) => self.reach(message, again),
             Event::Back(message, again) => self.back(message, again),
             Event::GiveUp(message) => self.give_up(message),

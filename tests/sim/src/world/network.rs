@@ -169,7 +169,7 @@ impl World<'_> {
         let end = HttpEnd::Answer { status: 200, body: body.as_bytes() };
         // A reply that is doubled or late is told, too: the flow must not mind.
         let cause = (first && in_time && swapped.is_none()).then_some((number, again));
-        self.drive(spot, cause, |flow, now| flow.ended(id, end, now));
+        self.drive(spot, cause, |flow, now| flow.on_reply(id, end, now));
         self.check_held(bucket);
         self.done(number);
     }
@@ -201,7 +201,7 @@ impl World<'_> {
             }
             note!(self, "call {number} of {} has no answer", spot.proxy);
             let end = if refused { HttpEnd::NotStarted(Failure::Unreachable) } else { HttpEnd::NoAnswer };
-            self.drive(spot, None, |flow, now| flow.ended(id, end, now));
+            self.drive(spot, None, |flow, now| flow.on_reply(id, end, now));
         }
         self.done(number);
     }

@@ -1,6 +1,6 @@
 //! Requests: they arrive, wait, leave, and have their answers.
 
-use weir::engine::{Arrival as Outcome, Flow, Step, Verdict};
+use weir::engine::{Arrival as Outcome, Engine, Step, Verdict};
 use weir::response::Answer;
 
 use super::asking::asks;
@@ -32,7 +32,7 @@ impl World<'_> {
         let fresh = || asks(&plan.policy, self.scenario, bucket, cost, tier);
         let asks = worker.asks.entry((bucket, cost, tier)).or_insert_with(fresh).clone();
         let limit = (asks[0].limit.requests(), asks[0].limit.burst());
-        let (outcome, steps) = worker.flow.arrive(&plan, asks, vec![], request, now);
+        let (outcome, steps) = worker.flow.charge(&plan, asks, vec![], request, now);
         match outcome {
             Outcome::Decided(Verdict { answer, .. }) => {
                 note!(self, "request {request} for {cost} of {bucket} at {proxy}: {}", told(&answer));
@@ -60,7 +60,7 @@ impl World<'_> {
         };
         note!(self, "request {request} leaves");
         if let Some(worker) = self.worker(waiting.spot) {
-            worker.flow.left(waiting.ticket);
+            worker.flow.on_end(waiting.ticket);
         }
         self.forget(request);
     }
@@ -150,7 +150,7 @@ impl World<'_> {
         };
         note!(self, "request {request} at {}: {}", spot.proxy, told(answer));
         let Waiting { bucket, cost, arrived, call, .. } = waiting;
-        let tick = Flow::<u32>::tick_period(&self.proxies[usize::from(spot.proxy)].workers[0].plan.policy).0;
+        let tick = Engine::<u32>::timer_period(&self.proxies[usize::from(spot.proxy)].workers[0].plan.policy).0;
         let most = (self.scenario.timeout_ms + tick) * 1001 + 2000 + self.proxies[usize::from(spot.proxy)].lag;
         if self.now > arrived + most {
             self.violate(format!("request {request} waited {} us, at most {most} are allowed", self.now - arrived));

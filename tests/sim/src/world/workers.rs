@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use weir::clock::{Clock, Ms, Now};
 use weir::engine::plan::Plan;
-use weir::engine::{CallOwner, Flow, Step};
+use weir::engine::{CallOwner, Engine, Step};
 
 use super::{Event, Proxy, Spot, Worker, World};
 
@@ -13,11 +13,10 @@ impl World<'_> {
     /// A worker starts to live, with the newest policy.
     pub(super) fn born(&mut self, spot: Spot) -> Worker {
         let plan = self.plan(spot.proxy, self.limit);
-        let shared = self.proxies[usize::from(spot.proxy)].shared.clone();
-        let period = Flow::<u32>::tick_period(&plan.policy).0 * 1000;
+        let period = Engine::<u32>::timer_period(&plan.policy).0 * 1000;
         let first = self.now + self.chance.below(period);
         self.at(first, Event::Tick(spot));
-        let mut flow = Flow::new(CallOwner::Root, self.chance.draw(), Box::new(shared), u32::from(spot.worker));
+        let mut flow = Engine::new(CallOwner::Root, self.chance.draw(), u32::from(spot.worker));
         // Accounts are kept of decisions, so each is told in the callback that makes it.
         flow.finish_at_most(usize::MAX);
         Worker { life: spot.life, flow, plan, limit: self.limit, clock: Clock::default(), asks: BTreeMap::new() }
@@ -27,7 +26,8 @@ impl World<'_> {
         let policy = self.policies[limit].get_or_insert_with(|| self.scenario.policy(limit)).clone();
         self.plans += 1;
         let random = (self.chance.draw(), self.chance.draw());
-        Rc::new(Plan::new(self.plans, policy, &self.proxies[usize::from(proxy)].shared, random))
+        let shared = self.proxies[usize::from(proxy)].shared.clone();
+        Rc::new(Plan::new(self.plans, policy, Rc::new(shared), random))
     }
 
     pub(super) fn worker(&mut self, spot: Spot) -> Option<&mut Worker> {
@@ -47,7 +47,7 @@ impl World<'_> {
         &mut self,
         spot: Spot,
         reply: Option<(u32, bool)>,
-        tell: impl FnOnce(&mut Flow<u32>, Now) -> Vec<Step<u32>>,
+        tell: impl FnOnce(&mut Engine<u32>, Now) -> Vec<Step<u32>>,
     ) {
         if self.worker(spot).is_none() {
             return;
@@ -66,9 +66,9 @@ impl World<'_> {
             return;
         };
         let plan = worker.plan.clone();
-        worker.flow.refresh(&plan, now);
-        self.drive(spot, None, |flow, now| flow.tick(now));
-        self.at(self.now + Flow::<u32>::tick_period(&plan.policy).0 * 1000, Event::Tick(spot));
+        plan.refresh(now.mono);
+        self.drive(spot, None, |flow, now| flow.on_timer(now));
+        self.at(self.now + Engine::<u32>::timer_period(&plan.policy).0 * 1000, Event::Tick(spot));
     }
 
     pub(super) fn wake(&mut self, spot: Spot) {
