@@ -94,8 +94,8 @@ unsafe extern "C" fn proxy_get_current_time_nanoseconds(time: *mut u64) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn proxy_set_timer_period_milliseconds(period: u32) -> u32 {
-    fake(|host| host.set_timer_period(period))
+extern "C" fn proxy_set_tick_period_milliseconds(period: u32) -> u32 {
+    fake(|host| host.set_tick_period(period))
 }
 
 #[unsafe(no_mangle)]

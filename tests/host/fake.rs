@@ -90,7 +90,7 @@ pub type Headers = Vec<(String, Vec<u8>)>;
 
 #[derive(Default)]
 pub struct Root {
-    pub timer_period_ms: u64,
+    pub tick_period_ms: u64,
     pub next_tick_ms: u64,
 }
 
@@ -160,12 +160,12 @@ impl Fake {
         self.now_ms * 1_000_000
     }
 
-    pub fn set_timer_period(&mut self, period: u32) -> u32 {
-        self.trace(format!("set_timer_period {period}"));
+    pub fn set_tick_period(&mut self, period: u32) -> u32 {
+        self.trace(format!("set_tick_period {period}"));
         let (now, effective) = (self.now_ms, self.effective);
         match self.roots.get_mut(&effective) {
             Some(root) => {
-                root.timer_period_ms = period.into();
+                root.tick_period_ms = period.into();
                 root.next_tick_ms = now + u64::from(period);
             }
             None => self.violation("a tick for a context that is no root"),

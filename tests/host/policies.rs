@@ -44,14 +44,14 @@ fn a_policy_defines_its_counters_and_its_ticks() {
                 "get_shared_data seed",
                 "set_shared_data seed",
                 "log 2",
-                "set_timer_period 10",
+                "set_tick_period 10",
             ]
             .map(str::to_owned),
         );
         assert_eq!(proxy.trace(), calls);
         for (timeout, period) in [("1ms", 5), ("9ms", 5), ("20ms", 10), ("90ms", 45), ("100ms", 50), ("60s", 50)] {
             assert!(proxy.configure(root, policy(&[("/limiters/main/timeout", json!(timeout))]).to_string()));
-            assert_eq!(proxy.trace().pop(), Some(format!("set_timer_period {period}")), "{timeout}");
+            assert_eq!(proxy.trace().pop(), Some(format!("set_tick_period {period}")), "{timeout}");
         }
     });
 }

@@ -322,7 +322,7 @@ impl Proxy {
         let until = fake(|host| host.now_ms) + ms;
         loop {
             let tick = fake(|host| {
-                let ticking = host.roots.iter().filter(|(_, root)| root.timer_period_ms > 0);
+                let ticking = host.roots.iter().filter(|(_, root)| root.tick_period_ms > 0);
                 ticking.map(|(id, root)| (root.next_tick_ms, *id)).min()
             });
             let end = self.calls().into_iter().min_by_key(Call::ends_ms);
@@ -334,7 +334,7 @@ impl Proxy {
                     self.tick(root);
                     fake(|host| {
                         if let Some(root) = host.roots.get_mut(&root) {
-                            root.next_tick_ms = at + root.timer_period_ms;
+                            root.next_tick_ms = at + root.tick_period_ms;
                         }
                     });
                 }
