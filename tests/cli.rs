@@ -84,6 +84,32 @@ const RUNS: &[(&str, &str)] = &[
     ("check_fingerprints_as_json", "weir check --fingerprints --format json deny.yaml"),
     ("check_observe", "weir check observe.yaml"),
     ("check_tokens", "weir check tokens.yaml"),
+    ("check_limiters", "weir check limiters.yaml limiters_envoy.yaml"),
+    (
+        "explain_limiter_of_a_tier",
+        "weir explain limiters.yaml --request 'GET /' -H 'x-user-id: acme' -H 'x-plan: gold' --peer 203.0.113.9",
+    ),
+    (
+        "explain_limiter_of_a_tenant_as_json",
+        "weir explain limiters.yaml --request 'GET /' -H 'x-user-id: whale' --peer 203.0.113.9 --format json",
+    ),
+    (
+        "render_limiters",
+        "weir render limiters.yaml --host envoy --limiter main=10.0.0.1:7379 --limiter big=big.internal:7379 \
+         --limiter own=10.0.0.3:7379 --limiter idle=10.0.0.1:7379",
+    ),
+    (
+        "render_limiters_istio",
+        "weir render limiters.yaml --host istio --url oci://a/weir:1 --limiter big=big.infra.svc.cluster.local:7379",
+    ),
+    ("render_limiters_without_names", "weir render limiters.yaml --host envoy --limiter 10.0.0.1:7379"),
+    ("render_limiters_without_one", "weir render limiters.yaml --host envoy --limiter main=10.0.0.1:7379"),
+    ("render_limiters_unknown", "weir render limiters.yaml --host istio --url oci://a/b:1 --limiter bgi=a:7379"),
+    (
+        "render_limiters_of_one_cluster",
+        "weir render limiters.yaml --host envoy --limiter main=10.0.0.1:7379 --limiter big=big.internal:7379 \
+         --limiter own=10.0.0.3:7379 --limiter idle=10.0.0.9:7379",
+    ),
     (
         "explain",
         "WEIR_HASH_SECRET=hush weir explain who.yaml --request 'POST /V1//acme/x' -H @secret-headers.txt \
@@ -408,8 +434,16 @@ fn what_render_writes_is_what_check_accepts_and_the_policy_is_the_same() {
     for file in policies("good", &["yaml"]).iter().chain([&folder().join("who.yaml")]) {
         let name = file.to_str().expect("a plain name");
         let tree: Tree = serde_saphyr::from_str(&fs::read_to_string(file).expect("a policy")).expect("YAML");
+        // Where there are several limiters, each has its place.
+        let places: Vec<String> = match get(&tree, "limiters") {
+            Tree::Map(limiters) if limiters.len() > 1 => {
+                limiters.iter().map(|(name, _)| format!("--limiter={name}=127.0.0.1:7379")).collect()
+            }
+            _ => Vec::new(),
+        };
+        let envoy: Vec<&str> = ["--host", "envoy"].into_iter().chain(places.iter().map(String::as_str)).collect();
         for (args, way) in [
-            (&["--host", "envoy"][..], &["resources", "0", "typed_config", "config", "configuration", "value"][..]),
+            (envoy.as_slice(), &["resources", "0", "typed_config", "config", "configuration", "value"][..]),
             (&["--host", "istio", "--url", "oci://registry.example.com/weir:1"], &["spec", "pluginConfig"]),
         ] {
             let rendered = weir(Path::new(ROOT), &[&["render", name], args].concat(), &[], b"");

@@ -291,7 +291,10 @@ impl Asker<'_> {
 
     fn bucket(&self, ask: &Ask) -> Bucket {
         let own = ask.own.filter(|_| ask.mode == Mode::Local || ask.on_error == OnError::Local);
-        Bucket { limit: ask.limit, own, key: self.masked(&ask.key), is_local: ask.mode == Mode::Local }
+        let limiters = &self.policy.limiters;
+        let is_one_of_several = limiters.iter().count() > 1 && ask.mode != Mode::Local;
+        let limiter = is_one_of_several.then(|| limiters.get(ask.limiter).name.clone());
+        Bucket { limit: ask.limit, own, key: self.masked(&ask.key), limiter, is_local: ask.mode == Mode::Local }
     }
 
     fn on_error(&self, index: usize, rule: &Rule) -> String {

@@ -58,6 +58,8 @@ pub struct Bucket {
     /// The share of one proxy, where it may decide.
     pub own: Option<Limit>,
     pub key: String,
+    /// The limiter that has it, where there are several.
+    pub limiter: Option<String>,
     /// It is nowhere but in the proxy.
     pub is_local: bool,
 }
@@ -203,6 +205,9 @@ impl RuleSeen {
                 rows.row("  of a proxy", &limit(own));
             }
             rows.row(if bucket.is_local { "local key" } else { "redis key" }, &visible(&bucket.key));
+            if let Some(limiter) = &bucket.limiter {
+                rows.row("limiter", &visible(limiter));
+            }
         }
         if !self.buckets.is_empty() {
             rows.row("mode", &visible(&self.mode));
@@ -230,6 +235,7 @@ impl RuleSeen {
             object([
                 ("key", text(&bucket.key)),
                 ("in_redis", Tree::Bool(!bucket.is_local)),
+                ("limiter", maybe(bucket.limiter.as_deref())),
                 ("limit", numbers(bucket.limit)),
                 ("of_a_proxy", bucket.own.map_or(Tree::Null, numbers)),
             ])
