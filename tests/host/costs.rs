@@ -297,7 +297,7 @@ fn a_request_while_the_limiter_is_left_alone_costs_one_read_and_a_counter() {
 fn a_request_of_a_new_key_costs_one_more_read_and_write_where_they_are_counted() {
     in_vm(|proxy| {
         let root = proxy.root(&policy(&[("/limiters/main/max_new_keys_per_second", json!(1))]));
-        let counted = ["get_shared_data table", "get_shared_data table", "set_shared_data table", "enqueue"];
+        let counted = ["get_shared_data table", "get_shared_data new_keys", "set_shared_data new_keys", "enqueue"];
         assert_arrives(proxy, root, &counted);
         proxy.run();
         proxy.answer(grants(59, &[1]));

@@ -567,7 +567,7 @@ fn a_write_that_is_always_lost_never_lets_pass() {
 #[test]
 fn without_writes_new_keys_do_not_ask_and_probes_are_not_sent() {
     with_policy(&[("/limiters/main/max_new_keys_per_second", json!(5))], |proxy, root| {
-        proxy.space().lose("table", u32::MAX);
+        proxy.space().lose("new_keys", u32::MAX);
         assert_eq!(pass(proxy, root, "u1", 10), 0);
         assert_eq!((proxy.paused(), proxy.counts()), (0, counts(0, &[("new_keys", 10)])));
     });

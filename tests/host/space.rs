@@ -42,7 +42,7 @@ impl Space {
     pub fn part(key: &str) -> &str {
         let mut parts = key.split('.').skip(4);
         match (parts.next(), parts.next()) {
-            (Some(part @ ("seed" | "breaker")), _) => part,
+            (Some(part @ ("seed" | "breaker" | "new_keys")), _) => part,
             (Some(_), Some(set)) if u64::from_str_radix(set, 16).is_ok() => "table",
             _ => key,
         }
