@@ -11,7 +11,6 @@ use super::{Call, CallEnd, CallId, CallOwner, Event, Flow, Patience, State, Step
 use crate::algorithm::{Acquire, Acquired, Offer, Share, runs};
 use crate::clock::{Ms, Now};
 use crate::engine::plan::{Denied, Due, Election, Lending, LendingEnd, Plan};
-use crate::limiter::redis::script;
 use crate::limiter::redis::webdis::{self, By, MAX_RUNS, Reply};
 use crate::limiter::{Failure, HttpEnd};
 use crate::local::lease::Wish;
@@ -257,7 +256,7 @@ impl<S> Flow<S> {
         steps.push(Step::Call(Call {
             id,
             plan: line.plan.clone(),
-            http: webdis::encode(&script::TOKEN_BUCKET, out.by, &out.line.key, &out.asked),
+            http: webdis::encode(out.asked.limit.script(), out.by, &out.line.key, &out.asked),
             timeout: out.ends - now.mono,
         }));
         self.calls.insert(id, out);
@@ -380,7 +379,7 @@ impl<S> Flow<S> {
         let quiet = match call.lending {
             Some(lending) => {
                 if acquired.lent.end > 0 {
-                    steps.push(Step::Count(plan.clone(), Event::Lent(ask.rule, acquired.lent.tokens())));
+                    steps.push(Step::Count(plan.clone(), Event::Lent(ask.rule, acquired.lent.size())));
                 }
                 let granted = call.asked.runs.iter().zip(&acquired.granted);
                 let granted = granted.map(|(run, count)| run.cost.saturating_mul(*count));
