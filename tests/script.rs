@@ -33,7 +33,7 @@ use met::Met;
 use random::Random;
 use redis::{Connection, Value, cmd, pipe};
 use server::{KEPT_MS, Redis, Script};
-use weir::limiter::redis::script::TOKEN_BUCKET;
+use weir::algorithm::TOKEN_BUCKET;
 use weir_sim::root::{Acquire, EXACT, Run};
 
 /// A reply, and the calls for TIME, GET and SET that led to it.
@@ -418,7 +418,7 @@ fn a_call_that_was_cut_short_is_an_error_and_writes_nothing() {
 fn the_pinned_sha_is_the_one_that_redis_gives_the_script() {
     let redis = Redis::start();
     let named = Script::plain(&mut redis.connect()).0;
-    assert_eq!(TOKEN_BUCKET.sha, named, "the script has changed; pin its new name in src/limiter/redis/script.rs");
+    assert_eq!(TOKEN_BUCKET.sha, named, "the script has changed; pin its new name in src/algorithm/token_bucket.rs");
 }
 
 /// Shown where a test fails.

@@ -9,7 +9,6 @@ use super::wait_queue::LineId;
 use super::{Call, CallEnd, CallId, Engine, Event, Step, Ticket};
 use crate::algorithm::{Acquire, Acquired, Offer, Share, runs};
 use crate::clock::Ms;
-use crate::limiter::redis::script;
 use crate::limiter::redis::webdis::{self, By, Reply};
 use crate::limiter::{Failure, HttpEnd};
 use crate::policy::LimiterId;
@@ -68,7 +67,7 @@ impl<S> Engine<S> {
             id,
             plan: line.plan.clone(),
             limiter: out.line.limiter,
-            http: webdis::encode(&script::TOKEN_BUCKET, out.by, &line.ask.key, &out.asked),
+            http: webdis::encode(out.asked.limit.script(), out.by, &line.ask.key, &out.asked),
             timeout: out.ends - self.now.mono,
         }));
         self.calls.insert(id, out);
@@ -219,7 +218,7 @@ impl<S> Engine<S> {
             return plan.note(ask, Said { granted: 0, ..said }, self.now.mono, random);
         };
         if acquired.lent.end > 0 {
-            self.steps.push(Step::Count(plan.clone(), Event::Lent(ask.rule, acquired.lent.tokens())));
+            self.steps.push(Step::Count(plan.clone(), Event::Lent(ask.rule, acquired.lent.size())));
         }
         self.close(plan, ask, lending, LendingEnd::Answered(said))
     }

@@ -28,6 +28,8 @@ pub use problem::{Found, Path, Problem, Segment};
 pub use routing::{LimiterId, Limiters, Routing};
 pub use tree::{NotJson, Tree};
 
+pub use crate::algorithm::Terms;
+
 use crate::clock::Ms;
 use crate::path::{Paths, Pattern, Regex};
 use crate::tenant::{HashKey, Storage, Tenant};
@@ -229,22 +231,6 @@ pub enum Mode {
     },
     /// In each proxy its share; nobody is asked.
     Local,
-}
-
-/// How a proxy borrows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
-    /// How long a small lease lives.
-    pub life: Ms,
-    /// How much of the burst may be lent freely, in thousandths.
-    pub lend: u16,
-}
-
-impl Terms {
-    /// How many tokens of a limit are lent freely.
-    pub fn lent_freely(self, limit: Limit) -> u64 {
-        limit.burst().saturating_mul(u64::from(self.lend)) / 1000
-    }
 }
 
 /// How a repeated request is known.

@@ -321,12 +321,6 @@ fn misplaced(reader: &mut Reader, path: &Path, mode: Mode, wanted: &str) {
     reader.note(path, Found::Nothing, wrong, wanted);
 }
 
-impl Default for Terms {
-    fn default() -> Terms {
-        Terms { life: Ms(300_000), lend: 500 }
-    }
-}
-
 fn terms(reader: &mut Reader, path: &Path, tree: &Tree) -> Terms {
     let mut terms = Terms::default();
     let Some(fields) = reader.object(path, tree, LEASE) else {

@@ -3,8 +3,8 @@
 use serde_json::json;
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::algorithm::{Acquire, Acquired, Lent, Offer, Run};
+use weir::algorithm::{Script, TOKEN_BUCKET};
 use weir::clock::Ms;
-use weir::limiter::redis::script::{Script, TOKEN_BUCKET};
 use weir::limiter::redis::webdis::{By, MAX_REPLY, MAX_RUNS, Reply, decode, encode};
 use weir::limiter::{Failure, HttpEnd};
 use weir::policy::{Limit, Terms};

@@ -8,8 +8,7 @@
 //! a client had that has gone. So a call carries a number of its own, the script repeats it, and nothing else makes a
 //! reply this call's. An error of Redis carries none: it is believed as far as it says that there is no verdict.
 
-use super::script::Script;
-use crate::algorithm::{Acquire, Acquired};
+use crate::algorithm::{Acquire, Acquired, Script};
 use crate::limiter::{Failure, HttpCall, HttpEnd};
 use crate::policy::Tree;
 use crate::tenant::escape_into;
@@ -56,14 +55,7 @@ pub fn encode(script: &Script, by: By, key: &str, asked: &Acquire) -> HttpCall {
     part(name.as_bytes());
     part(b"1");
     part(key.as_bytes());
-    let (limit, offer) = (asked.limit, asked.offer);
-    let limit_and_terms =
-        [limit.requests(), limit.period().0, limit.burst(), asked.terms.life.0, asked.terms.lent_freely(limit)];
-    let offer = [offer.want, offer.end, offer.size, offer.carry, u64::from(asked.hold), offer.debt, asked.number];
-    let runs = asked.runs.iter().flat_map(|run| [run.cost, run.count]);
-    for number in limit_and_terms.into_iter().chain(offer).chain(runs) {
-        part(number.to_string().as_bytes());
-    }
+    asked.arguments().for_each(|number| part(number.to_string().as_bytes()));
     HttpCall { path: "/", body }
 }
 

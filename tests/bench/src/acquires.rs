@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redis::{Connection, cmd};
 use weir::algorithm::{Acquire, Offer, Run};
 use weir::clock::Ms;
-use weir::limiter::redis::script::TOKEN_BUCKET;
+use weir::algorithm::TOKEN_BUCKET;
 use weir::limiter::redis::webdis::{By, encode};
 use weir::policy::{Limit, Terms};
 use weir_stack::{Redis, RedisOptions, Scratch, Webdis, WebdisOptions};

@@ -7,7 +7,7 @@ use weir::algorithm::{Acquire, Offer, Run};
 use weir::clock::Ms;
 use weir::engine::decide;
 use weir::limiter::HttpEnd;
-use weir::limiter::redis::script::TOKEN_BUCKET;
+use weir::algorithm::TOKEN_BUCKET;
 use weir::limiter::redis::webdis::{By, Reply, decode, encode};
 use weir::path::normalise;
 use weir::policy::{Limit, Policy, Terms};
