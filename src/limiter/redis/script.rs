@@ -1,4 +1,4 @@
-//! The scripts that run in Redis, byte for byte as they stand in `lua/`.
+//! The scripts that run in Redis: `lua/prelude.lua` and an algorithm's file, byte for byte and joined.
 
 /// A Redis script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Script {
 
 /// Grants the costs of those who wait at a token bucket.
 pub const TOKEN_BUCKET: Script = Script {
-    text: include_str!("../../../lua/token_bucket.lua"),
-    sha: "ff241b07f7fb960621e2e7046ff5a9b4a2279beb",
+    text: concat!(include_str!("../../../lua/prelude.lua"), include_str!("../../../lua/token_bucket.lua")),
+    sha: "ae1d2c722fd39f24717f0fd93adc9142df96b22c",
     format: "t3",
 };
