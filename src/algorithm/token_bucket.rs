@@ -9,8 +9,8 @@ use crate::clock::Ms;
 
 /// Closes the lease of the caller at a token bucket, grants the costs of those who wait, and lends more.
 pub const TOKEN_BUCKET: Script = Script {
-    text: include_str!("../../lua/token_bucket.lua"),
-    sha: "ff241b07f7fb960621e2e7046ff5a9b4a2279beb",
+    text: concat!(include_str!("../../lua/prelude.lua"), include_str!("../../lua/token_bucket.lua")),
+    sha: "ae1d2c722fd39f24717f0fd93adc9142df96b22c",
     format: "t3",
 };
 
