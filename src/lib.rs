@@ -27,6 +27,8 @@
 pub mod algorithm;
 pub mod clock;
 pub mod engine;
+#[cfg(feature = "explain")]
+pub mod explain;
 pub mod limiter;
 pub mod local;
 pub mod path;

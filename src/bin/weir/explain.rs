@@ -4,6 +4,7 @@
 
 use clap::Args;
 use weir::clock::Ms;
+use weir::explain::{buckets, words::duration};
 use weir::limiter::Failure;
 use weir::path::Malformed;
 use weir::policy::{
@@ -20,9 +21,9 @@ use crate::found::{Envoy, Found, Host, choose, policies};
 use crate::given::Given;
 use crate::parse::read;
 use crate::render::refused;
-use crate::report::{Report, duration};
+use crate::report::Report;
 use crate::told::{Answered, Bucket, Explained, RuleSeen, Seen};
-use crate::{Outcome, Output, Stop, buckets, input, warnings};
+use crate::{Outcome, Output, Stop, input, warnings};
 
 const AFTER: &str = "\
 A value that the policy calls secret, and authorization where it is a source, is taken from a file or the standard input \

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use anstyle::AnsiColor;
+use weir::explain::buckets::is_moment;
 use weir::policy::{Limit, Policy, Tree};
 use weir::response::Answer;
 
-use crate::buckets::is_moment;
 use crate::explain::limit;
 use crate::given::Given;
 use crate::report::{BOLD, DIM, colour, json, number, object, styled, text, visible};

@@ -403,7 +403,7 @@ fn is_same(one: &Tier, other: &Tier) -> bool {
 
 /// A period as policies write it.
 pub fn period(limit: Limit) -> String {
-    crate::report::duration(limit.period())
+    weir::explain::words::duration(limit.period())
 }
 
 /// What a condition says, for people.

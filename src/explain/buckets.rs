@@ -1,16 +1,16 @@
-//! What a request is answered by the state of its buckets: the core's own flow, over buckets that this tool keeps.
+//! What a request is answered by the state of its buckets: the core's own flow, over buckets that are made up here.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use weir::clock::{Ms, Now};
-use weir::engine::plan::Plan;
-use weir::engine::{Arrival, CallOwner, Flow};
-use weir::local::{Lost, Over, Store};
-use weir::policy::{Mode, Policy, Reset};
-use weir::response::{Answer, Outcome, answer};
-use weir::rules::Ask;
+use crate::clock::{Ms, Now};
+use crate::engine::plan::Plan;
+use crate::engine::{Arrival, CallOwner, Flow};
+use crate::local::{Lost, Over, Store};
+use crate::policy::{Mode, Policy, Reset};
+use crate::response::{Answer, Outcome, answer};
+use crate::rules::Ask;
 
 /// Shared data of a proxy of one worker.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ pub fn answers(policy: &Policy, asks: &[Ask]) -> Vec<(String, Answer)> {
         let rule = policy.rules.get(ask.rule).map(|rule| rule.name.clone()).unwrap_or_default();
         let is_one_of_several = asks.iter().filter(|other| other.rule == ask.rule).count() > 1;
         let per = if is_one_of_several {
-            format!(" per {}", crate::report::duration(ask.limit.period()))
+            format!(" per {}", crate::explain::words::duration(ask.limit.period()))
         } else {
             String::new()
         };
