@@ -8,6 +8,7 @@
 //! transport, pure codecs) -> [`response`] (outcome to status and headers), with one [`engine`] that walks through them
 //! and returns steps, and the `host` at the edge that performs the steps. What there is to tell of a decision is
 //! [`telemetry`], in the words of the policy: rules begin it, the engine ends it, and the host counts it and shows it.
+//! `explain`, which the module has not, asks all rooms but the host what a policy makes of a request, and why.
 //!
 //! Each room knows only those before it, and none knows the host. The core reads no clock and no environment, logs
 //! nothing and calls nobody: time, bytes and randomness are arguments. The build proves it: without the host the

@@ -1,8 +1,6 @@
 //! What is valid in a policy and yet hardly meant: each with what to do about it.
 
-use weir::policy::{
-    Allowance, ClassMatch, Condition, Entry, Limit, Mode, Origin, Path, Policy, Rule, Segment, Source, Tier,
-};
+use weir::policy::{Allowance, ClassMatch, Entry, Limit, Mode, Origin, Path, Policy, Rule, Segment, Source, Tier};
 
 use crate::cover::covers;
 use crate::document::{Node, Value};
@@ -404,18 +402,4 @@ fn is_same(one: &Tier, other: &Tier) -> bool {
 /// A period as policies write it.
 pub fn period(limit: Limit) -> String {
     weir::explain::words::duration(limit.period())
-}
-
-/// What a condition says, for people.
-pub fn condition(condition: &Condition) -> String {
-    let what = match &condition.origin {
-        Origin::Header(name) => format!("header {name}"),
-        Origin::Query(name) => format!("query {name}"),
-        Origin::Property(path, _) => path.join("."),
-        _ => "host".to_owned(),
-    };
-    match &condition.exact {
-        Some(value) => format!("{what} is {value:?}"),
-        None => format!("{what} is there"),
-    }
 }
