@@ -154,29 +154,7 @@ impl Options {
             ("name", text(&self.name)),
             ("typed_config", object([("@type", text(WASM)), ("config", config)])),
         ]);
-        let kind = if host.parse::<std::net::IpAddr>().is_ok() { "STATIC" } else { "STRICT_DNS" };
-        let most = |word| (word, number(65_536));
-        let thresholds = object([
-            ("priority", text("DEFAULT")),
-            most("max_connections"),
-            most("max_pending_requests"),
-            most("max_requests"),
-        ]);
-        let socket = object([("address", text(host)), ("port_value", number(port))]);
-        let endpoint = object([("endpoint", object([("address", object([("socket_address", socket)]))]))]);
-        let cluster = object([
-            ("name", text(&policy.limiters.first().cluster)),
-            ("type", text(kind)),
-            ("connect_timeout", text("0.25s")),
-            ("circuit_breakers", object([("thresholds", list([thresholds]))])),
-            (
-                "load_assignment",
-                object([
-                    ("cluster_name", text(&policy.limiters.first().cluster)),
-                    ("endpoints", list([object([("lb_endpoints", list([endpoint]))])])),
-                ]),
-            ),
-        ]);
+        let cluster = cluster(&policy.limiters.first().cluster, host, port);
         Ok(format!(
             "# Into http_filters of the connection manager, before envoy.filters.http.router.\n\
              http_filters:\n{}\
@@ -232,6 +210,30 @@ impl Options {
         ]);
         Ok(yaml::write(&plugin, 0))
     }
+}
+
+/// The cluster of a limiter.
+fn cluster(name: &str, host: &str, port: u16) -> Tree {
+    let kind = if host.parse::<std::net::IpAddr>().is_ok() { "STATIC" } else { "STRICT_DNS" };
+    let most = |word| (word, number(65_536));
+    let thresholds = object([
+        ("priority", text("DEFAULT")),
+        most("max_connections"),
+        most("max_pending_requests"),
+        most("max_requests"),
+    ]);
+    let socket = object([("address", text(host)), ("port_value", number(port))]);
+    let endpoint = object([("endpoint", object([("address", object([("socket_address", socket)]))]))]);
+    object([
+        ("name", text(name)),
+        ("type", text(kind)),
+        ("connect_timeout", text("0.25s")),
+        ("circuit_breakers", object([("thresholds", list([thresholds]))])),
+        (
+            "load_assignment",
+            object([("cluster_name", text(name)), ("endpoints", list([object([("lb_endpoints", list([endpoint]))])]))]),
+        ),
+    ])
 }
 
 /// A policy as Envoy hands it on: a Struct, or JSON in a text where a number of it would become a text in one.
