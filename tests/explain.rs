@@ -71,6 +71,7 @@ fn a_request_is_explained_by_its_class_each_rule_and_each_state_of_its_buckets()
     let request = described("POST /v1//reports/7?full=1", &["X-User-Id: bob", "idempotency-key: 7"]);
     let bucket = |per: &str, limit, own| BucketSeen {
         key: format!("rl:{{user.bob}}:per-user:write:{per}:t3"),
+        limiter: None,
         is_local: false,
         limit,
         own: Some(own),
@@ -190,6 +191,26 @@ fn a_hash_is_left_out_where_its_key_is_unknown_and_is_the_modules_where_it_is_kn
     assert_eq!(tenant, "query.~cd91ff0322095dc25c0f7eda2be6d55e");
     assert_eq!(key, format!("rl:{{{tenant}}}:per-key:default:1000:t3"));
     assert_eq!(notes, [Note::Jitter(100)]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_bucket_is_told_with_its_limiter_where_there_are_several() {
+    let policy = POLICY.replacen(r#""webdis"}}"#, r#""webdis"}, "own": {"transport": "webdis", "cluster": "own"}}"#, 1);
+    let limiter = r#"{"limiter": {"default": "main", "tenants": {"user.whale": "own"}}, "name": "per-user""#;
+    let policy = policy.replacen(r#"{"name": "per-user""#, limiter, 1);
+    let policy = policy.replacen(r#"{"name": "per-key""#, r#"{"limiter": "main", "name": "per-key""#, 1);
+    let subject = Subject::from_host(policy.as_bytes(), &|_| None).expect("a good policy");
+    let limiters = |user: &str| -> Vec<Option<String>> {
+        let request = described("GET /v1/x?api_key=sesame", &[&format!("x-user-id: {user}")]);
+        let buckets = subject.explain(&request).rules.into_iter().flat_map(|rule| match rule.result {
+            RuleResult::Takes { buckets, .. } => buckets,
+            other => panic!("{other:?}"),
+        });
+        buckets.map(|bucket| bucket.limiter).collect()
+    };
+    let named = |names: [&str; 2]| names.map(|name| Some(name.to_owned())).to_vec();
+    assert_eq!(limiters("bob"), named(["main", "main"]));
+    assert_eq!(limiters("whale"), named(["own", "main"]));
 }
 
 #[wasm_bindgen_test(unsupported = test)]

@@ -45,8 +45,8 @@ fn decode(yaml: &str) -> Result<Policy, Vec<String>> {
 #[test]
 fn its_policies_are_valid_and_their_defaults_are_the_ones_it_names() {
     let policies: Vec<Policy> = blocks("yaml").iter().map(|yaml| decode(yaml).unwrap()).collect();
-    let [whole, smallest, _words] = policies.as_slice() else {
-        panic!("three policies, found {}", policies.len());
+    let [whole, smallest, _words, limiters] = policies.as_slice() else {
+        panic!("four policies, found {}", policies.len());
     };
     // Where the long one says "default", it says what the short one gets.
     assert_eq!(whole.response, smallest.response);
@@ -63,6 +63,11 @@ fn its_policies_are_valid_and_their_defaults_are_the_ones_it_names() {
         smallest.rules[0].tiers[0].entries[0].allowance,
         weir::policy::Allowance::Limited(Limit::new(100, minute, 100).unwrap())
     );
+    let limiter_of = |user: &str, tier| {
+        let tenant = Tenant::new("user", user.as_bytes(), Storage::Plain, &HashKey::default());
+        &limiters.limiters.get(limiters.rules[0].routing.limiter_of(&tenant, tier)).name
+    };
+    assert_eq!([limiter_of("alice", 0), limiter_of("acme", 1), limiter_of("whale", 0)], ["main", "big", "own"]);
 }
 
 #[test]

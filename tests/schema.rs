@@ -49,6 +49,7 @@ const BEYOND_A_SCHEMA: &[(&str, &str)] = &[
     ("overrides_of_no_source.yaml", "the label of a source stands elsewhere"),
     ("path_not_as_the_paths_of_the_policy.yaml", "the normal form depends on `paths`"),
     ("path_regex_without_the_feature.yaml", "it depends on how the module is built"),
+    ("routing_twice.json", TWICE),
     ("rule_names_another_limiter.yaml", "the name of a limiter stands elsewhere"),
     ("rules_not_trusted_and_not_limited.yaml", OTHER_RULES),
     ("rules_not_trusted_and_not_limited_by_tier.yaml", OTHER_RULES),
@@ -63,7 +64,7 @@ const BEYOND_A_SCHEMA: &[(&str, &str)] = &[
 ];
 
 /// Policies with every word of the language, and few tenants: what is printed of a plan has an order then.
-const WORDS: [&str; 2] = [
+const WORDS: [&str; 3] = [
     r#"
 version: 1
 namespace: words
@@ -164,6 +165,17 @@ rules:
     overrides: {none.anonymous: deny}
     on_error: allow
   - {name: later, key: [{constant: all}], mode: async, limits: 100/m, on_error: allow}
+"#,
+    r#"
+version: 1
+limiters: {main: {transport: webdis, cluster: webdis}, big: {transport: webdis, cluster: big}}
+rules:
+  - name: per-user
+    limiter: {default: main, tiers: {gold: big}, tenants: {user.whale: big}}
+    key: [{header: {name: x-user-id, as: user, trusted: true}}]
+    tier: {default: free}
+    limits: {free: 100/m, gold: 1000/m}
+    on_error: allow
 "#,
 ];
 
@@ -379,11 +391,12 @@ fn below(at: &[Step], step: Step) -> Vec<Step> {
 fn fits(value: &Value, tree: &Tree) -> bool {
     match (value, tree) {
         (Value::Object(object), Tree::Map(pairs)) => {
-            pairs.iter().any(|(key, _)| object.fields.iter().any(|field| field.word == key))
+            pairs.is_empty() || pairs.iter().any(|(key, _)| object.fields.iter().any(|field| field.word == key))
         }
         (Value::Map(_), Tree::Map(_)) | (Value::List(..), Tree::List(_)) | (Value::Number(_), Tree::Int(_)) => true,
         (Value::Word(words), Tree::Text(text)) => words.iter().any(|(word, _)| word == text),
         (Value::Limit, Tree::Text(text)) => text.contains('/'),
+        (Value::Text(_), Tree::Text(_)) => true,
         (Value::Either(values), _) => values.iter().any(|value| fits(value, tree)),
         (Value::Named(_, value), _) => fits(value, tree),
         _ => false,

@@ -121,6 +121,8 @@ pub enum RuleResult {
 pub struct BucketSeen {
     /// Its name where the tokens are.
     pub key: String,
+    /// The name of the limiter that has it, where there are several.
+    pub limiter: Option<String>,
     /// It is nowhere but in the proxy.
     pub is_local: bool,
     /// Its limit.
@@ -238,7 +240,15 @@ impl Asking<'_> {
 
     fn bucket(self, ask: &Ask) -> BucketSeen {
         let own = ask.own.filter(|_| ask.mode == Mode::Local || ask.on_error == OnError::Local);
-        BucketSeen { key: self.masked(&ask.key), is_local: ask.mode == Mode::Local, limit: ask.limit, own }
+        let limiters = &self.policy.limiters;
+        let is_one_of_several = limiters.iter().count() > 1 && ask.mode != Mode::Local;
+        BucketSeen {
+            key: self.masked(&ask.key),
+            limiter: is_one_of_several.then(|| limiters.get(ask.limiter).name.clone()),
+            is_local: ask.mode == Mode::Local,
+            limit: ask.limit,
+            own,
+        }
     }
 
     fn on_failure(self, index: usize, rule: &Rule) -> OnFailure {

@@ -42,6 +42,9 @@ const TABLE: Words = Words { built: &["entries"], later: &[] };
 
 const BREAKER: Words = Words { built: &["failures", "share", "within", "probe_every"], later: &[] };
 
+/// Each has calls, a breaker and metrics of its own in every proxy.
+const LIMITERS: RangeInclusive<usize> = 1..=8;
+
 /// Entries of a table: 145 bytes each.
 const ENTRIES: RangeInclusive<u64> = 64..=16_777_216;
 
@@ -73,7 +76,7 @@ fn read_policy(reader: &mut Reader, tree: &Tree, environment: Environment) -> Op
         None => Some("rl".to_owned()),
     };
     let hash_key = variable(reader, &fields, "hash_secret_env", environment);
-    let limiter = limiter(reader, &fields, environment);
+    let limiters = limiters(reader, &fields, environment);
     let paths = fields.get("paths").map(|(tree, path)| paths(reader, &path, tree)).unwrap_or_default();
     let classes = classes::read(reader, &fields, paths);
     let proxies = fields.get("proxies").and_then(|(tree, path)| within(reader, &path, tree, PROXIES));
@@ -88,10 +91,9 @@ fn read_policy(reader: &mut Reader, tree: &Tree, environment: Environment) -> Op
     };
     let observe = observe::read(reader, &fields, environment);
     // In one go, here and below: what is dropped is dropped in one place, and the module is smaller.
-    match (namespace, table_entries, limiter, rules, response, observe) {
-        (Some(namespace), Some(table_entries), Some(limiter), Some(rules), Some(response), Some(observe)) => {
+    match (namespace, table_entries, limiters, rules, response, observe) {
+        (Some(namespace), Some(table_entries), Some(limiters), Some(rules), Some(response), Some(observe)) => {
             let fingerprint = tree.fingerprint();
-            let limiters = Limiters::new(limiter, Vec::new());
             Some(Policy { namespace, proxies, table_entries, limiters, classes, rules, response, observe, fingerprint })
         }
         _ => None,
@@ -160,16 +162,30 @@ pub(super) fn variable(
     value
 }
 
-fn limiter(reader: &mut Reader, fields: &Fields, environment: Environment) -> Option<Limiter> {
+/// All limiters, in the order of their names, as [`super::routing::names`] counts them.
+fn limiters(reader: &mut Reader, fields: &Fields, environment: Environment) -> Option<Limiters> {
     const WANTED: &str = "write limiters: {main: {transport: webdis, cluster: NAME}}";
     let (tree, path) = reader.needed(fields, "limiters", WANTED)?;
-    let limiters = reader.chosen(&path, tree, WANTED)?;
-    let ([(name, path, tree)], name_path) = (limiters.as_slice(), &path) else {
-        let found = Found::Number(i64::try_from(limiters.len()).unwrap_or(i64::MAX));
-        reader.note(&path, found, "limiters", "write exactly one (several are not built yet)");
+    let chosen = reader.chosen(&path, tree, WANTED)?;
+    if !LIMITERS.contains(&chosen.len()) {
+        let found = Found::Number(i64::try_from(chosen.len()).unwrap_or(i64::MAX));
+        reader.note(&path, found, "limiters", "write 1 to 8, each under a name of its own");
         return None;
-    };
-    let name = reader.name(name_path, name);
+    }
+    let count = chosen.len();
+    let mut limiters: Vec<Limiter> = Vec::new();
+    for (name, path, tree) in chosen {
+        limiters.extend(limiter(reader, name, &path, tree, environment));
+    }
+    limiters.sort_by(|one, other| one.name.cmp(&other.name));
+    let is_complete = limiters.len() == count;
+    let mut limiters = limiters.into_iter();
+    let first = limiters.next().filter(|_| is_complete)?;
+    Some(Limiters::new(first, limiters.collect()))
+}
+
+fn limiter(reader: &mut Reader, name: &str, path: &Path, tree: &Tree, environment: Environment) -> Option<Limiter> {
+    let name = reader.name(path, name);
     let fields = reader.object(path, tree, LIMITER)?;
     if let Some((tree, path)) = reader.needed(&fields, "transport", "write transport: webdis") {
         reader.word(&path, tree, &[("webdis", ())], &["upstash", "rls"]);

@@ -8,8 +8,8 @@ use super::sources::{HEADER, NONE};
 use super::tenants::{Keys, OfTenants, overrides, tier, without_tier};
 use super::tree::Tree;
 use super::{
-    Allowance, ClassId, Classes, Idempotency, Missing, Mode, OnError, Origin, Routing, Rule, Source, Terms, Tier,
-    limits, sources,
+    Allowance, ClassId, Classes, Idempotency, Missing, Mode, OnError, Origin, Rule, Source, Terms, Tier, limits,
+    routing, sources,
 };
 use crate::clock::Ms;
 use crate::tenant::{HashKey, Storage, Tenant};
@@ -51,7 +51,7 @@ const KEEP: RangeInclusive<Ms> = Ms(1000)..=Ms(86_400_000);
 /// What the rules of a policy have in common.
 struct Common<'c> {
     classes: &'c Classes,
-    limiters: Option<&'c Tree>,
+    limiters: Vec<String>,
     /// A variable that is named and absent has been noted already.
     has_hash_key: bool,
     hash_key: HashKey,
@@ -70,7 +70,7 @@ pub(super) fn read(
     const WANTED: &str = "write a list of 1 to 16 rules";
     let common = Common {
         classes,
-        limiters: fields.get("limiters").map(|(tree, _)| tree),
+        limiters: routing::names(fields),
         has_hash_key: fields.get("hash_secret_env").is_some(),
         hash_key: hash_key.unwrap_or_default(),
         proxies,
@@ -123,7 +123,6 @@ fn rule(
     let name = reader
         .needed(&fields, "name", "write the name of the rule")
         .and_then(|(tree, path)| name(reader, &path, tree, names));
-    limiter(reader, &fields, common.limiters);
     if let Some((tree, path)) = fields.get("algorithm") {
         reader.word(&path, tree, &[("token_bucket", ())], &[]);
     }
@@ -145,6 +144,8 @@ fn rule(
     if let Some((tree, path)) = fields.get("overrides") {
         overrides(reader, &path, tree, tiers.as_mut(), &keys, limits, &mut of_tenants);
     }
+    let is_local = mode == Some(Mode::Local);
+    let routing = routing::read(reader, &fields, &common.limiters, tiers.as_deref(), &keys, is_local);
     let on_error = match mode {
         // It asks nobody, so there is no failure to answer; what is written is for the day when the mode is another one.
         Some(Mode::Local) if fields.get("on_error").is_none() => Some(OnError::Deny),
@@ -166,7 +167,7 @@ fn rule(
     }
     let Keys { hash_key, .. } = keys;
     let OfTenants { tenants, networks, sources: tier_sources, default } = of_tenants;
-    match (name, sources, missing, default, tiers, mode, on_error, shadow, idempotency, headers) {
+    match (name, sources, missing, default, tiers, mode, routing, on_error, shadow, idempotency, headers) {
         (
             Some(name),
             Some(sources),
@@ -174,6 +175,7 @@ fn rule(
             Some(default_tier),
             Some(tiers),
             Some(mode),
+            Some(routing),
             Some(on_error),
             Some(shadow),
             Some(idempotency),
@@ -189,7 +191,7 @@ fn rule(
             default_tier,
             tiers,
             mode,
-            routing: Routing::default(),
+            routing,
             on_error,
             shadow,
             idempotency,
@@ -272,23 +274,6 @@ fn open_classes(rules: &[Rule], index: usize, classes: &Classes) -> Vec<String> 
     let names = classes.names.iter().enumerate();
     let open = names.filter(|(class, _)| limits(*class) && !is_exempt(*class) && !is_limited_for_all(*class));
     open.map(|(_, name)| name.clone()).collect()
-}
-
-fn limiter(reader: &mut Reader, fields: &Fields, limiters: Option<&Tree>) {
-    let Some((tree, path)) = fields.get("limiter") else {
-        return;
-    };
-    let Some(name) = reader.text(&path, tree, "write the name of a limiter") else {
-        return;
-    };
-    let names: Vec<String> = match limiters {
-        Some(Tree::Map(pairs)) => pairs.iter().map(|(name, _)| name.clone()).collect(),
-        _ => Vec::new(),
-    };
-    if !names.iter().any(|known| known == name) {
-        let wanted = "write a name that stands under limiters";
-        reader.note_choices(&path, Found::Text(name.to_owned()), "is no limiter", wanted, names);
-    }
 }
 
 /// The mode, with its own words: those of another mode are noted.

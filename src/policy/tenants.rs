@@ -150,13 +150,26 @@ pub(super) fn of_tenant(
 
 pub(super) fn tier_index(reader: &mut Reader, path: &Path, tree: &Tree, tiers: Option<&[Tier]>) -> Option<usize> {
     let name = reader.text(path, tree, "write the name of a tier")?;
+    tier_of_name(reader, path, Found::Text(name.to_owned()), name, tiers)
+}
+
+/// The index of a tier that has a name.
+pub(super) fn tier_of_name(
+    reader: &mut Reader,
+    path: &Path,
+    found: Found,
+    name: &str,
+    tiers: Option<&[Tier]>,
+) -> Option<usize> {
     // Where the tiers could not be read, their problem is noted already.
     let tiers = tiers?;
-    let index = tiers.iter().position(|tier| tier.name == name);
+    // Limits of single tenants have no name.
+    let named = tiers.iter().filter(|tier| !tier.name.is_empty());
+    let index = named.clone().position(|tier| tier.name == name);
     if index.is_none() {
-        let names = tiers.iter().map(|tier| tier.name.clone()).collect();
+        let names = named.map(|tier| tier.name.clone()).collect();
         let wanted = "write a tier that stands under limits";
-        reader.note_choices(path, Found::Text(name.to_owned()), "is no tier", wanted, names);
+        reader.note_choices(path, found, "is no tier", wanted, names);
     }
     index
 }
@@ -176,14 +189,14 @@ pub(super) fn without_tier(reader: &mut Reader, fields: &Fields, tiers: Option<&
 }
 
 /// Whom a key of `tenants` or `overrides` names.
-enum Whose {
+pub(super) enum Whose {
     Tenant(Tenant),
     /// All whose address a source with this label reads in this network.
     Network(String, Network),
 }
 
 /// A tenant as a policy writes it: `label.value`, the value as clients send it, or its hash where it is secret.
-fn whose(reader: &mut Reader, path: &Path, text: &str, keys: &Keys) -> Option<Whose> {
+pub(super) fn whose(reader: &mut Reader, path: &Path, text: &str, keys: &Keys) -> Option<Whose> {
     let Some((label, value)) = text.split_once('.').filter(|(_, value)| !value.is_empty()) else {
         reader.note(path, Found::Nothing, "is no tenant", "write label.value, such as user.acme");
         return None;

@@ -16,8 +16,16 @@ fn what_render_writes_is_what_check_accepts_and_the_policy_is_the_same() {
     for file in policies("good", &["yaml"]).iter().chain([&folder().join("who.yaml")]) {
         let name = file.to_str().expect("a plain name");
         let tree: Tree = serde_saphyr::from_str(&fs::read_to_string(file).expect("a policy")).expect("YAML");
+        // Where there are several limiters, each has its place.
+        let places: Vec<String> = match get(&tree, "limiters") {
+            Tree::Map(limiters) if limiters.len() > 1 => {
+                limiters.iter().map(|(name, _)| format!("--limiter={name}=127.0.0.1:7379")).collect()
+            }
+            _ => Vec::new(),
+        };
+        let envoy: Vec<&str> = ["--host", "envoy"].into_iter().chain(places.iter().map(String::as_str)).collect();
         for (args, way) in [
-            (&["--host", "envoy"][..], &["resources", "0", "typed_config", "config", "configuration", "value"][..]),
+            (envoy.as_slice(), &["resources", "0", "typed_config", "config", "configuration", "value"][..]),
             (&["--host", "istio", "--url", "oci://registry.example.com/weir:1"], &["spec", "pluginConfig"]),
         ] {
             let rendered = weir(Path::new(ROOT), &[&["render", name], args].concat(), &[], b"");

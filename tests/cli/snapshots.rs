@@ -33,6 +33,32 @@ const RUNS: &[(&str, &str)] = &[
     ("check_fingerprints_as_json", "weir check --fingerprints --format json deny.yaml"),
     ("check_observe", "weir check observe.yaml"),
     ("check_tokens", "weir check tokens.yaml"),
+    ("check_limiters", "weir check limiters.yaml limiters_envoy.yaml"),
+    (
+        "explain_limiter_of_a_tier",
+        "weir explain limiters.yaml --request 'GET /' -H 'x-user-id: acme' -H 'x-plan: gold' --peer 203.0.113.9",
+    ),
+    (
+        "explain_limiter_of_a_tenant_as_json",
+        "weir explain limiters.yaml --request 'GET /' -H 'x-user-id: whale' --peer 203.0.113.9 --format json",
+    ),
+    (
+        "render_limiters",
+        "weir render limiters.yaml --host envoy --limiter main=10.0.0.1:7379 --limiter big=big.internal:7379 \
+         --limiter own=10.0.0.3:7379 --limiter idle=10.0.0.1:7379",
+    ),
+    (
+        "render_limiters_istio",
+        "weir render limiters.yaml --host istio --url oci://a/weir:1 --limiter big=big.infra.svc.cluster.local:7379",
+    ),
+    ("render_limiters_without_names", "weir render limiters.yaml --host envoy --limiter 10.0.0.1:7379"),
+    ("render_limiters_without_one", "weir render limiters.yaml --host envoy --limiter main=10.0.0.1:7379"),
+    ("render_limiters_unknown", "weir render limiters.yaml --host istio --url oci://a/b:1 --limiter bgi=a:7379"),
+    (
+        "render_limiters_of_one_cluster",
+        "weir render limiters.yaml --host envoy --limiter main=10.0.0.1:7379 --limiter big=big.internal:7379 \
+         --limiter own=10.0.0.3:7379 --limiter idle=10.0.0.9:7379",
+    ),
     (
         "explain",
         "WEIR_HASH_SECRET=hush weir explain who.yaml --request 'POST /V1//acme/x' -H @secret-headers.txt \

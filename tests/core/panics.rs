@@ -65,6 +65,8 @@ fn tree(random: &mut Random, depth: u64) -> Tree {
         "max_new_keys_per_second",
         "limiters",
         "main",
+        "limiter",
+        "tiers",
         "transport",
         "webdis",
         "cluster",
@@ -128,7 +130,8 @@ fn no_tree_of_the_words_of_the_language() {
             "breaker": {"failures": 5, "share": 0.5, "within": "1s", "probe_every": "200ms"}}},
         "classes": [{"class": "write", "match": {"methods": ["POST"], "path": "/a/**"}, "cost": 2}],
         "rules": [{"name": "r", "key": [{"header": {"name": "x", "trusted": true}}, {"constant": "all"}], "mode": "exact",
-            "missing": {"as": "nobody"}, "tier": {"default": "a", "tenants": {"header.x": "b"}}, "on_error": "local",
+            "missing": {"as": "nobody"}, "limiter": {"default": "main", "tiers": {"b": "main"}, "tenants": {"header.x": "main"}},
+            "tier": {"default": "a", "tenants": {"header.x": "b"}}, "on_error": "local",
             "limits": {"a": {"default": "5/m", "write": {"requests": 3, "per": "1s", "burst": 4}}, "b": "unlimited"}}],
         "response": {"status": 429, "headers": [], "retry_after_jitter": 0.5}}"#;
     let good = Tree::from_host(good.as_bytes()).expect("a policy");

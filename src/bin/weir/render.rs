@@ -13,7 +13,7 @@ use crate::{Outcome, Output, Stop, input, yaml};
 /// Where the module runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum HostName {
-    /// The HTTP filter and the limiter's cluster
+    /// The HTTP filter and the limiters' clusters
     Envoy,
     /// A WasmPlugin
     Istio,
@@ -24,7 +24,7 @@ const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wa
 const AFTER: &str = "\
 Exit code: 0 rendered, 1 the policy has errors, 2 wrong usage, or a file cannot be read.";
 
-/// Render a policy for a host: Envoy's HTTP filter with the limiter's cluster, or Istio's WasmPlugin.
+/// Render a policy for a host: Envoy's HTTP filter with the limiters' clusters, or Istio's WasmPlugin.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 pub struct Options {
@@ -44,9 +44,10 @@ pub struct Options {
     #[arg(long, value_name = "NAME", default_value = "weir")]
     name: String,
 
-    /// Where the limiter (Webdis) listens. Envoy: of the cluster. Istio: a service and its port, which names the cluster
-    #[arg(long, value_name = "HOST:PORT")]
-    limiter: Option<String>,
+    /// Where a limiter (Webdis) listens, with its name where there are several. Envoy: of the cluster. Istio: a service
+    /// and its port, which names the cluster
+    #[arg(long = "limiter", value_name = "[NAME=]HOST:PORT")]
+    limiters: Vec<String>,
 
     /// Envoy: where the module is
     #[arg(long, value_name = "FILE", default_value = "/etc/envoy/weir.wasm", value_hint = clap::ValueHint::FilePath)]
@@ -91,7 +92,7 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
     };
     let text = match options.host {
         HostName::Envoy => options.envoy(&policy, node)?,
-        HostName::Istio => options.istio(node)?,
+        HostName::Istio => options.istio(&policy, node)?,
     };
     Ok(Output { text, outcome: Outcome::Fine })
 }
@@ -122,10 +123,22 @@ fn list(items: impl IntoIterator<Item = Tree>) -> Tree {
 impl Options {
     /// See envoy/listener.yaml, envoy/filter.yaml and envoy/bootstrap.yaml, where each word has its reason.
     fn envoy(&self, policy: &Policy, node: &Node) -> Result<String, Stop> {
-        let (host, port) = match &self.limiter {
-            Some(limiter) => address(limiter)?,
-            None => ("127.0.0.1", 7379),
-        };
+        let addresses = self.addresses(policy)?;
+        let mut clusters: Vec<(&str, Tree)> = Vec::new();
+        for (_, limiter) in policy.limiters.iter() {
+            let of = addresses.iter().find(|(name, ..)| *name == limiter.name);
+            let (host, port) = match of {
+                Some((_, host, port)) => (*host, *port),
+                None if policy.limiters.iter().count() == 1 => ("127.0.0.1", 7379),
+                None => return Err(Stop(format!("--limiter: write where {0} is, too: {0}=HOST:PORT", limiter.name))),
+            };
+            let cluster = (limiter.cluster.as_str(), cluster(&limiter.cluster, host, port));
+            match clusters.iter().find(|(name, _)| *name == cluster.0) {
+                None => clusters.push(cluster),
+                Some(known) if *known == cluster => {}
+                Some((name, _)) => return Err(Stop(format!("--limiter: cluster {name:?} would be at two places"))),
+            }
+        }
         let mut vm = vec![
             ("vm_id".to_owned(), text("weir")),
             ("runtime".to_owned(), text("envoy.wasm.runtime.v8")),
@@ -154,7 +167,6 @@ impl Options {
             ("name", text(&self.name)),
             ("typed_config", object([("@type", text(WASM)), ("config", config)])),
         ]);
-        let cluster = cluster(&policy.limiters.first().cluster, host, port);
         Ok(format!(
             "# Into http_filters of the connection manager, before envoy.filters.http.router.\n\
              http_filters:\n{}\
@@ -165,21 +177,42 @@ impl Options {
             yaml::write(&list([filter]), 2),
             self.filter,
             yaml::write(&list([resource]), 2),
-            yaml::write(&list([cluster]), 2),
+            yaml::write(&list(clusters.into_iter().map(|(_, cluster)| cluster)), 2),
         ))
     }
 
-    fn istio(&self, node: &Node) -> Result<String, Stop> {
+    /// The limiters whose places are told: name, host and port.
+    fn addresses<'p>(&'p self, policy: &'p Policy) -> Result<Vec<(&'p str, &'p str, u16)>, Stop> {
+        let names: Vec<&str> = policy.limiters.iter().map(|(_, limiter)| limiter.name.as_str()).collect();
+        let mut addresses: Vec<(&str, &str, u16)> = Vec::new();
+        for text in &self.limiters {
+            let (name, place) = match (text.split_once('='), names.as_slice()) {
+                (Some((name, place)), _) => (name, place),
+                (None, [only]) => (*only, text.as_str()),
+                (None, _) => {
+                    return Err(Stop(format!("--limiter: write which one: NAME={text}; {}", names.join(", "))));
+                }
+            };
+            if !names.contains(&name) || addresses.iter().any(|(known, ..)| *known == name) {
+                let wrong = if names.contains(&name) { "stands twice" } else { "is no limiter of the policy" };
+                return Err(Stop(format!("--limiter: {name:?} {wrong}; it has: {}", names.join(", "))));
+            }
+            let (host, port) = address(place)?;
+            addresses.push((name, host, port));
+        }
+        Ok(addresses)
+    }
+
+    fn istio(&self, policy: &Policy, node: &Node) -> Result<String, Stop> {
         let url = self.url.as_deref().unwrap_or_default();
         if !["oci://", "http://", "https://", "file://"].iter().any(|scheme| url.starts_with(scheme)) {
             // Istio takes another one for no module at all, and lets everything pass.
             let wanted = "--url: write where the module is, with oci://, https://, http:// or file://";
             return Err(Stop(wanted.to_owned()));
         }
-        let mut policy = node.tree();
-        if let Some(limiter) = &self.limiter {
-            let (host, port) = address(limiter)?;
-            name_cluster(&mut policy, &format!("outbound|{port}||{host}"), host);
+        let mut tree = node.tree();
+        for (limiter, host, port) in self.addresses(policy)? {
+            name_cluster(&mut tree, limiter, &format!("outbound|{port}||{host}"), host);
         }
         let mut spec = Vec::new();
         let mut push = |word: &str, tree| spec.push((word.to_owned(), tree));
@@ -201,7 +234,7 @@ impl Options {
         if !env.is_empty() {
             push("vmConfig", object([("env", Tree::List(env))]));
         }
-        push("pluginConfig", policy);
+        push("pluginConfig", tree);
         let plugin = object([
             ("apiVersion", text("extensions.istio.io/v1alpha1")),
             ("kind", text("WasmPlugin")),
@@ -212,7 +245,7 @@ impl Options {
     }
 }
 
-/// The cluster of a limiter.
+/// A cluster of Envoy with one endpoint, a limiter.
 fn cluster(name: &str, host: &str, port: u16) -> Tree {
     let kind = if host.parse::<std::net::IpAddr>().is_ok() { "STATIC" } else { "STRICT_DNS" };
     let most = |word| (word, number(65_536));
@@ -265,8 +298,8 @@ fn address(text: &str) -> Result<(&str, u16), Stop> {
     Ok((host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host), port))
 }
 
-/// Puts a cluster's name into a policy, and, where it has no authority, the host's.
-fn name_cluster(policy: &mut Tree, cluster: &str, host: &str) {
+/// Puts the name of a limiter's cluster into a policy, and, where it has no authority, the host's.
+fn name_cluster(policy: &mut Tree, limiter: &str, cluster: &str, host: &str) {
     let Tree::Map(pairs) = policy else {
         return;
     };
@@ -274,7 +307,7 @@ fn name_cluster(policy: &mut Tree, cluster: &str, host: &str) {
         Tree::Map(limiters) => Some(limiters),
         _ => None,
     });
-    for (_, limiter) in limiters.flatten() {
+    for (_, limiter) in limiters.flatten().filter(|(name, _)| name == limiter) {
         if let Tree::Map(fields) = limiter {
             fields.iter_mut().filter(|(key, _)| key == "cluster").for_each(|(_, value)| *value = text(cluster));
             if !fields.iter().any(|(key, _)| key == "authority") {

@@ -143,6 +143,9 @@ fn bucket_lines(bucket: &BucketSeen, rows: &mut Rows) {
         rows.row("  of a proxy", &limit(own));
     }
     rows.row(if bucket.is_local { "local key" } else { "redis key" }, &visible(&bucket.key));
+    if let Some(limiter) = &bucket.limiter {
+        rows.row("limiter", &visible(limiter));
+    }
 }
 
 fn rule_json(rule: &RuleSeen, line: usize) -> Tree {
@@ -179,6 +182,7 @@ fn bucket_json(bucket: &BucketSeen) -> Tree {
     object([
         ("key", text(&bucket.key)),
         ("in_redis", Tree::Bool(!bucket.is_local)),
+        ("limiter", maybe(bucket.limiter.as_ref())),
         ("limit", numbers(bucket.limit)),
         ("of_a_proxy", bucket.own.map_or(Tree::Null, numbers)),
     ])

@@ -43,7 +43,7 @@ pub static POLICY: Object = object(
             ),
             &[r#""WEIR_HASH_SECRET""#],
         ),
-        field("limiters", Value::Map(&LIMITERS), Required, "Where tokens come from: exactly one, by its name."),
+        field("limiters", Value::Map(&LIMITERS), Required, "Where tokens come from, by name."),
         field("paths", Value::Object(&PATHS), Parts, "What the servers behind take for one path."),
         field(
             "classes",
@@ -116,7 +116,7 @@ static TABLE: Object = object(
     )],
 );
 
-static LIMITERS: Map = Map { keys: &NAME, of: Value::Object(&LIMITER), least: 1, most: 1, needs: None };
+static LIMITERS: Map = Map { keys: &NAME, of: Value::Object(&LIMITER), least: 1, most: 8, needs: None };
 
 static LIMITER: Object = object(
     "limiter",

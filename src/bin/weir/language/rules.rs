@@ -14,7 +14,12 @@ pub static RULE: Object = Object {
             field("name", Value::Text(&NAME), Required, "Its name, which no other rule has; it stands in Redis keys."),
             &[r#""per-user""#],
         ),
-        field("limiter", Value::Text(&NAME), Optional("the only one"), "The limiter that it asks."),
+        field(
+            "limiter",
+            Either(&[Value::Text(&NAME), Value::Object(&ROUTING)]),
+            Optional("the only one; needed where there are several, but with `mode: local`"),
+            "The limiter that has its buckets, or which one has whose.",
+        ),
         with_examples(
             field(
                 "key",
@@ -113,6 +118,35 @@ pub static RULE: Object = Object {
     ],
     choice: Choice::Free,
 };
+
+static ROUTING: Object = object(
+    "routing",
+    "rules[].limiter",
+    "Which limiter has whose buckets: the one of `tenants`, else that of `tiers`, else the default.",
+    &[
+        field(
+            "default",
+            Value::Text(&NAME),
+            Optional("the only one; needed where there are several"),
+            "For all others.",
+        ),
+        field(
+            "tiers",
+            Value::Map(&LIMITERS_OF_TIERS),
+            Default("{}"),
+            "For tenants by tier, such as `gold: big`; a tenant with `overrides` is in none.",
+        ),
+        field(
+            "tenants",
+            Value::Map(&TENANTS),
+            Default("{}"),
+            "For single tenants, such as `user.whale: own`, or for each in a network, written as in `tier.tenants`; they need no limits of their own.",
+        ),
+    ],
+);
+
+static LIMITERS_OF_TIERS: Map =
+    Map { keys: &ENTRY_NAME, of: Value::Text(&NAME), least: 0, most: ANY_NUMBER, needs: None };
 
 static MISSING: Object = object(
     "missing",

@@ -45,7 +45,13 @@ impl Defs {
         let first = [("type", text("array")), ("prefixItems", Tree::List(vec![of_all])), ("minItems", Tree::Int(1))];
         let counts_all = all_of([has("key", map(first)), not(has("shadow_mode", constant(Tree::Bool(true))))]);
         let trusted = of_field("key", map([("items", map(self.trusted()))]));
+        let several = has("limiters", map([("minProperties", Tree::Int(2))]));
+        let named = all_of([
+            when(not(has("mode", constant(text("local")))), needs(["limiter"])),
+            of_field("limiter", when(map([("type", text("object"))]), needs(["default"]))),
+        ]);
         vec![
+            when(several, of_field("rules", map([("items", map(named))]))),
             when(some_rule(has_secret), needs(["hash_secret_env"])),
             when(some_rule(map(is_local)), needs(["proxies"])),
             when(not(some_rule(map(counts_all))), of_field("rules", map([("items", trusted)]))),

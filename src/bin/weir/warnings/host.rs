@@ -1,10 +1,10 @@
-//! What the host around a policy says against it: traps, clients' addresses, tokens, clusters, filters that count twice.
+//! What the host around a policy says against it: traps, clients' addresses, tokens, filters that count twice.
 
 use weir::policy::{AddressFrom, Origin, Path, Policy, Rule, Segment, Source};
 
 use super::Warnings;
 use crate::document::Value;
-use crate::found::{Clusters, Envoy, Found, Host, Istio, Manager};
+use crate::found::{Envoy, Found, Host, Istio, Manager};
 use crate::report::{Report, Severity};
 
 /// What the host around a policy lacks, whether the policy is valid or not.
@@ -160,19 +160,6 @@ impl Warnings<'_> {
                  {effect}; write peer_appended: {is_appended}"
             );
             self.warn(path, message);
-        }
-    }
-
-    pub(super) fn cluster(&mut self, policy: &Policy, host: &Host, clusters: &Clusters) {
-        let cluster = &policy.limiters.first().cluster;
-        if matches!(host, Host::Envoy(_)) && clusters.lack(cluster) {
-            let path = self.nth(&Path::default().word("limiters"), 0).word("cluster");
-            let message = format!(
-                "{cluster:?} is no cluster of this configuration; define it under static_resources.clusters, or write \
-                 the name of one that is there: {}",
-                clusters.names.join(", ")
-            );
-            self.warn(&path, message);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What is valid in a policy and yet hardly meant: each with what to do about it.
 
 mod host;
+mod limiters;
 mod limits;
 mod tenants;
 
@@ -31,7 +32,8 @@ pub fn of(policy: &Policy, node: &Node, host: &Host, clusters: &Clusters) -> Vec
         }
         found.tokens(rule, policy, host, &path);
     }
-    found.cluster(policy, host, clusters);
+    found.limiters(policy);
+    found.clusters(policy, host, clusters);
     found.reports
 }
 
