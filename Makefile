@@ -52,10 +52,12 @@ lint: packages ## Format and clippy, natively and for wasm
 	@cargo clippy --quiet --workspace --all-targets --features weir/cli -- -D warnings
 	@cargo clippy --quiet --package weir --lib --target wasm32-wasip1 -- -D warnings
 	@cargo clippy --quiet --package weir --lib --test core --target wasm32-unknown-unknown -- -D warnings
+	@cargo clippy --quiet --package weir --lib --test explain --target wasm32-unknown-unknown --features explain -- -D warnings
 
 test-core: packages $(BINDGEN) ## The core, natively and under Node
 	$(call say,the core under Node)
 	@cargo test --package weir --target wasm32-unknown-unknown --test core
+	@cargo test --package weir --target wasm32-unknown-unknown --features explain --test explain
 	$(call say,the core natively)
 	@cargo test --package weir --test core
 

@@ -8,6 +8,7 @@
 //! [`limiter`] (transports, pure codecs) -> [`response`] (outcome to status and headers), with one [`engine`] that walks through them
 //! and returns steps, and the `host` at the edge that performs the steps. What there is to tell of a decision is
 //! [`telemetry`], in the words of the policy: rules begin it, the engine ends it, and the host counts it and shows it.
+//! `explain`, which the module has not, asks all rooms but the host what a policy makes of a request, and why.
 //!
 //! Each room knows only those before it, and none knows the host. The core reads no clock and no environment, logs
 //! nothing and calls nobody: time, bytes and randomness are arguments. The build proves it: without the host the
@@ -27,6 +28,8 @@
 pub mod algorithm;
 pub mod clock;
 pub mod engine;
+#[cfg(feature = "explain")]
+pub mod explain;
 pub mod limiter;
 pub mod local;
 pub mod path;

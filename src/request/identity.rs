@@ -34,7 +34,7 @@ pub fn identify(rule: &Rule, request: &dyn Request) -> Identity {
 ///
 /// # Errors
 /// The request is to be refused: [`Identity::Malformed`] or [`Identity::Doubled`].
-#[cfg(feature = "cli")]
+#[cfg(feature = "explain")]
 pub fn value_of(source: &Source, request: &dyn Request) -> Result<Option<Vec<u8>>, Identity> {
     Ok(value(source, &Reading::new(request))?.map(|value| value.to_vec()))
 }

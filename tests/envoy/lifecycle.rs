@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use weir::limiter::redis::script::TOKEN_BUCKET;
+use weir::algorithm::TOKEN_BUCKET;
 use weir_stack::{Client, Envoy, Listeners, Request, Response, with_filter};
 
 use crate::rig::{Options, Rig, of};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use weir::limiter::redis::script::TOKEN_BUCKET;
+use weir::algorithm::TOKEN_BUCKET;
 
 use crate::fake::{Call, Phase};
 use crate::policy::{NOSCRIPT, UNAVAILABLE, UNTOUCHED, grants_by, passed};

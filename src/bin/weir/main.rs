@@ -14,7 +14,6 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "the bans are for the core; this is its outside")]
 
-mod buckets;
 mod check;
 mod cover;
 mod document;

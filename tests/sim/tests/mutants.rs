@@ -187,7 +187,8 @@ fn write(to: &Path) {
         "tests/sim/Cargo.toml",
         "tests/sim/src",
         "tests/stack",
-        "tests/cli.rs",
+        "tests/cli/main.rs",
+        "tests/explain.rs",
         "tests/schema.rs",
     ] {
         read(&from, Path::new(path), &mut texts);

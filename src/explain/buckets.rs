@@ -1,16 +1,17 @@
-//! What a request is answered by the state of its buckets: the core's own flow, over buckets that this tool keeps.
+//! What a request is answered by the state of its buckets: the core's own flow, over buckets that are made up here.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use weir::clock::{Ms, Now};
-use weir::engine::plan::Plan;
-use weir::engine::{Arrival, CallOwner, Engine};
-use weir::local::{Lost, Over, Store};
-use weir::policy::{Mode, Policy, Reset};
-use weir::response::{Answer, Outcome, answer};
-use weir::rules::Ask;
+use super::When;
+use crate::clock::{Ms, Now};
+use crate::engine::plan::Plan;
+use crate::engine::{Arrival, CallOwner, Engine};
+use crate::local::{Lost, Over, Store};
+use crate::policy::{Mode, Policy};
+use crate::response::{Answer, Outcome, answer};
+use crate::rules::Ask;
 
 /// Shared data of a proxy of one worker.
 #[derive(Debug, Default)]
@@ -35,22 +36,17 @@ impl Store for Shared {
 }
 
 /// When all its buckets are full, and when one of them is empty: what the request gets then. Moments are told from 0.
-pub fn answers(policy: &Policy, asks: &[Ask]) -> Vec<(String, Answer)> {
+pub fn answers(policy: &Policy, asks: &[Ask]) -> Vec<(When, Answer)> {
     let asks: Vec<Ask> = asks.iter().filter(|ask| !ask.shadow).map(here).collect();
     if asks.is_empty() {
-        return vec![("always".to_owned(), answer(policy, &Outcome::Pass, Ms(0), 0))];
+        return vec![(When::Always, answer(policy, &Outcome::Pass, Ms(0), 0))];
     }
     let mut told = Vec::new();
-    told.extend(arrive(policy, None, &asks).map(|answer| ("every bucket is full".to_owned(), answer)));
+    told.extend(arrive(policy, None, &asks).map(|answer| (When::Full, answer)));
     for ask in &asks {
         let rule = policy.rules.get(ask.rule).map(|rule| rule.name.clone()).unwrap_or_default();
         let is_one_of_several = asks.iter().filter(|other| other.rule == ask.rule).count() > 1;
-        let per = if is_one_of_several {
-            format!(" per {}", crate::report::duration(ask.limit.period()))
-        } else {
-            String::new()
-        };
-        let when = format!("the bucket{per} of {rule} is empty");
+        let when = When::Empty { rule, per: is_one_of_several.then(|| ask.limit.period()) };
         told.extend(arrive(policy, Some(ask), &asks).map(|answer| (when, answer)));
     }
     told
@@ -82,23 +78,4 @@ fn arrive(policy: &Policy, emptied: Option<&Ask>, asks: &[Ask]) -> Option<Answer
         (Arrival::Decided(verdict), _) => Some(verdict.answer),
         (Arrival::Waits(_), _) => None,
     }
-}
-
-/// The same shared data for the plan and the flow.
-#[derive(Debug)]
-struct Handle(Rc<Shared>);
-
-impl Store for Handle {
-    fn get(&self, name: &str) -> Option<(Vec<u8>, u32)> {
-        self.0.get(name)
-    }
-
-    fn put(&self, name: &str, value: &[u8], over: Over) -> Result<(), Lost> {
-        self.0.put(name, value, over)
-    }
-}
-
-/// Whether a header tells a moment, and not a length of time.
-pub fn is_moment(policy: &Policy, name: &str) -> bool {
-    name == "x-ratelimit-reset" && policy.response.reset == Reset::Epoch
 }
