@@ -11,8 +11,7 @@ use super::{Call, CallEnd, CallId, CallOwner, Event, Flow, Patience, State, Step
 use crate::algorithm::{Acquire, Acquired, Offer, Share, runs};
 use crate::clock::{Ms, Now};
 use crate::engine::plan::{Denied, Due, Election, Lending, LendingEnd, Plan};
-use crate::limiter::redis::webdis::{self, By, MAX_RUNS, Reply};
-use crate::limiter::{Failure, HttpEnd};
+use crate::limiter::{Attempt, Failure, HttpEnd, Reply};
 use crate::local::lease::Wish;
 use crate::policy::Mode;
 use crate::rules::Ask;
@@ -64,7 +63,7 @@ pub(super) struct Line {
 #[derive(Debug)]
 pub(super) struct Out {
     pub(super) line: LineId,
-    by: By,
+    attempt: Attempt,
     asked: Acquire,
     /// Those whom it asks for, with their costs, in order.
     group: Vec<(Ticket, u64)>,
@@ -208,7 +207,8 @@ impl<S> Flow<S> {
             return self.settle_later(&plan, &ask, now, steps);
         }
         let (sent, ends, late_at) = (now.mono, now.mono + timeout, now.mono + plan.policy.limiters.first().timeout);
-        let out = Out { line: id.clone(), by: By::Sha, asked, group, lending, sent, ends, late_at, late: false };
+        let out =
+            Out { line: id.clone(), attempt: Attempt::FIRST, asked, group, lending, sent, ends, late_at, late: false };
         self.send(out, now, steps);
     }
 
@@ -220,7 +220,7 @@ impl<S> Flow<S> {
         let Some(line) = self.lines.get_mut(id) else {
             return (group, false);
         };
-        let mut runs: usize = 0;
+        let (max_runs, mut runs) = (line.plan.transport.max_runs(), 0_usize);
         while let Some(ticket) = line.queue.front() {
             // Nobody is charged for one whose time is over; it is about to be decided.
             let waiter = self.waiters.get(ticket).filter(|waiter| waiter.deadline > now.mono);
@@ -230,7 +230,7 @@ impl<S> Flow<S> {
                 let hold = waiter.wants.iter().filter(|want| !want.ask.shadow).nth(1).is_some();
                 let same = group.last().is_some_and(|(_, before)| *before == cost);
                 runs = runs.saturating_add(usize::from(!same));
-                if runs > MAX_RUNS || group.len() >= MOST_SERVED || *held.get_or_insert(hold) != hold {
+                if runs > max_runs || group.len() >= MOST_SERVED || *held.get_or_insert(hold) != hold {
                     break;
                 }
                 group.push((*ticket, cost));
@@ -256,7 +256,7 @@ impl<S> Flow<S> {
         steps.push(Step::Call(Call {
             id,
             plan: line.plan.clone(),
-            http: webdis::encode(out.asked.limit.script(), out.by, &out.line.key, &out.asked),
+            http: line.plan.transport.encode(&out.line.key, &out.asked, out.attempt),
             timeout: out.ends - now.mono,
         }));
         self.calls.insert(id, out);
@@ -280,10 +280,10 @@ impl<S> Flow<S> {
         }
         // An answer after the call's own end is none.
         let end = if now.mono < call.ends { end } else { HttpEnd::NoAnswer };
-        let reply = webdis::decode(end, call.by, &call.asked);
+        let reply = plan.transport.decode(end, &call.asked, call.attempt);
         let call_end = match &reply {
             Reply::Acquired(_) => CallEnd::Ok,
-            Reply::NoScript => CallEnd::NoScript,
+            Reply::Again(_) => CallEnd::NoScript,
             Reply::Failure(failure) => CallEnd::Failed(*failure),
         };
         steps.push(Step::Count(plan.clone(), Event::CallEnded(call_end)));
@@ -295,11 +295,11 @@ impl<S> Flow<S> {
                 }
                 self.deliver(&plan, &ask, &call, &acquired, now, &mut steps);
             }
-            Reply::NoScript if call.by == By::Sha => {
+            Reply::Again(attempt) => {
+                call.attempt = attempt;
                 self.ask_again(plan, ask, call, id, now, &mut steps);
                 return steps;
             }
-            Reply::NoScript => self.fail(&plan, &ask, &call, Failure::Redis, true, now, &mut steps),
             Reply::Failure(failure) => {
                 let is_certain = matches!(end, HttpEnd::NotStarted(_));
                 self.fail(&plan, &ask, &call, failure, !is_certain, now, &mut steps);
@@ -322,12 +322,12 @@ impl<S> Flow<S> {
         }
     }
 
-    /// Redis does not know the script, or so somebody was told: the same requests ask again by text, once. The word
-    /// carries no number, so the call may have run: its lease may be closed and is not named again, what it has spent is
+    /// The call was not carried out, or so somebody was told: the same requests ask again, in another way. The word may be
+    /// another call's, so the call may have run: its lease may be closed and is not named again, what it has spent is
     /// told again rather than lost, and those who wait may be charged twice.
     fn ask_again(&mut self, plan: Rc<Plan>, ask: Ask, call: Out, id: CallId, now: Now, steps: &mut Vec<Step<S>>) {
         let late_at = now.mono + plan.policy.limiters.first().timeout;
-        let mut again = Out { by: By::Text, sent: now.mono, late_at, late: false, ..call };
+        let mut again = Out { sent: now.mono, late_at, late: false, ..call };
         again.group.retain(|(ticket, _)| self.waiters.get(ticket).is_some_and(|waiter| waiter.deadline > now.mono));
         // In mode async a call asks for nobody by name.
         if !again.asked.runs.is_empty() {

@@ -8,7 +8,6 @@ use proxy_wasm::types::{BufferType, Bytes, MapType};
 use super::Host;
 use crate::engine::CallOwner;
 use crate::limiter::HttpEnd;
-use crate::limiter::redis::webdis::MAX_REPLY;
 
 /// Envoy, whose roots may call at any time and may finish every stream of their VM.
 pub(super) struct Envoy;
@@ -39,7 +38,7 @@ impl Host for Envoy {
     }
 
     /// A call that failed (timeout, reset, no host) ends without headers, or with Envoy's own 503 or 504.
-    fn call_end<'b>(&self, headers: usize, body_size: usize, body: &'b mut Bytes) -> HttpEnd<'b> {
+    fn call_end<'b>(&self, headers: usize, body_size: usize, max_reply: usize, body: &'b mut Bytes) -> HttpEnd<'b> {
         if headers == 0 {
             return HttpEnd::NoAnswer;
         }
@@ -48,7 +47,7 @@ impl Host for Envoy {
         let Some(status) = status else {
             return HttpEnd::NoAnswer;
         };
-        if body_size > MAX_REPLY {
+        if body_size > max_reply {
             return HttpEnd::Oversized;
         }
         if body_size > 0 {

@@ -67,6 +67,8 @@ struct Out {
     /// The root that made it.
     root: u32,
     sent: Option<Duration>,
+    /// Longer replies are not read.
+    max_reply: usize,
     meters: Option<Rc<Meters>>,
 }
 
@@ -183,6 +185,11 @@ pub(super) fn tick(root: u32, plan: Option<&Rc<Plan>>) {
     }
 }
 
+/// The longest reply to a call that is read; 0 where the call is not known any more.
+pub(super) fn max_reply(token: u32) -> usize {
+    with(|vm| vm.calls.iter().find(|(of, _)| *of == token).map_or(0, |(_, out)| out.max_reply))
+}
+
 pub(super) fn call_ended(root: u32, token: u32, end: HttpEnd) {
     let out = with(|vm| {
         let at = vm.calls.iter().position(|(of, _)| *of == token)?;
@@ -232,7 +239,9 @@ fn perform(context: u32, steps: Vec<Step<Stream>>, now: Now) {
                 match dispatch(&call) {
                     Ok(token) => {
                         let (sent, meters) = (HOST.monotonic(), meters(&call.plan));
-                        with(|vm| vm.calls.push((token, Out { id: call.id, root: context, sent, meters })));
+                        let max_reply = call.plan.transport.max_reply();
+                        let out = Out { id: call.id, root: context, sent, max_reply, meters };
+                        with(|vm| vm.calls.push((token, out)));
                     }
                     Err(failure) => steps.extend(with(|vm| vm.flow.lost(call.id, Some(failure)))),
                 }
@@ -265,7 +274,7 @@ fn dispatch(call: &Call) -> Result<u32, Failure> {
         (":method", "POST"),
         (":path", call.http.path),
         (":authority", limiter.authority.as_str()),
-        ("content-type", "application/x-www-form-urlencoded"),
+        ("content-type", call.http.content_type),
     ];
     if let Some(credential) = &limiter.authorization {
         headers.push(("authorization", credential.0.as_str()));

@@ -15,7 +15,7 @@ pub use lending::{Closed, Denied, Election, Granted, Lending, LendingEnd};
 
 use crate::algorithm::{Share, Standing, Used};
 use crate::clock::Ms;
-use crate::limiter::Failure;
+use crate::limiter::{Failure, Transport, transport_of};
 use crate::local::Store;
 use crate::local::breaker::{Breaker, Passage};
 use crate::local::lease::Moment;
@@ -37,6 +37,8 @@ pub struct Plan {
     pub id: u64,
     /// What it says.
     pub policy: Policy,
+    /// How its limiter is asked.
+    pub transport: &'static dyn Transport,
     /// What this proxy knows of its tenants; None where shared data cannot be had.
     table: Option<Table>,
     /// Whether its limiter is left alone.
@@ -107,7 +109,8 @@ impl Plan {
         let prefix = format!("weir.{namespace}.{proxies}.{}", policy.table_entries);
         let table = Table::open(store, &prefix, policy.table_entries, random);
         let breaker = Breaker::new(format!("{prefix}.breaker.{limiter}.2"), policy.limiters.first().breaker);
-        Plan { id, policy, table, breaker, is_retired: Cell::new(false), top: RefCell::default(), prefix }
+        let transport = transport_of(policy.limiters.first());
+        Plan { id, policy, transport, table, breaker, is_retired: Cell::new(false), top: RefCell::default(), prefix }
     }
 
     /// Takes what a request needs of one bucket, if this proxy has it, or says what else this proxy knows.
