@@ -3,8 +3,8 @@
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::algorithm::{Acquire, Acquired, Lent, Offer, Run};
 use weir::clock::Ms;
-use weir::limiter::HttpEnd;
-use weir::limiter::redis::webdis::{By, Reply, decode};
+use weir::limiter::redis::webdis::{By, decode};
+use weir::limiter::{HttpEnd, Reply};
 use weir::path::{Pattern, normalise};
 use weir::policy::limit::{duration, parse};
 use weir::policy::{Policy, Tree};
