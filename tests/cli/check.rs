@@ -41,7 +41,9 @@ fn check_finds_no_error_in_a_good_policy() {
     for file in policies("good", &["yaml"]) {
         let name = file.file_name().expect("a name").to_str().expect("a plain name");
         let output = weir(file.parent().expect("a folder"), &["check", name], &[], b"");
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+        let out = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{out}");
+        assert!(out.lines().last().is_some_and(|last| last.starts_with("1 policy: no errors, ")), "{out}");
     }
 }
 

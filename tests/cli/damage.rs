@@ -19,8 +19,8 @@ fn damaged(text: &[u8], chance: u64) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn no_file_makes_it_panic() {
+/// Files that are cut, changed and nested without end.
+fn damaged_files() -> Vec<Vec<u8>> {
     let mut files = policies("good", &["yaml"]);
     files.extend(
         fs::read_dir(folder())
@@ -41,12 +41,48 @@ fn no_file_makes_it_panic() {
         let text = fs::read(file).expect("a file");
         inputs.extend((0..12).map(|turn| damaged(&text, (number * 12 + turn) as u64)));
     }
-    for input in inputs {
-        for args in [&["check", "-"][..], &["explain", "-", "--policy", "1", "--request", "GET /v1/x?a=1"]] {
-            let output = weir(&folder(), args, &[SECRET], &input);
-            let said = text(&output.stderr);
-            let code = output.status.code();
-            assert!(code.is_some_and(|code| code <= 2) && !said.contains("panicked"), "{said}\n{input:?}");
+    inputs
+}
+
+/// What check says of a file is told by its exit code, too.
+fn assert_checked(input: &[u8]) {
+    let output = weir(&folder(), &["check", "-"], &[SECRET], input);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let errors = out.lines().filter(|line| line.contains(": error: ")).count();
+    let input = input.escape_ascii();
+    match output.status.code() {
+        Some(0) => assert!(errors == 0 && out.contains(": no errors, ") && err.is_empty(), "{out}{err}\n{input}"),
+        Some(1) => assert!(errors > 0 && !out.contains(": no errors, ") && err.is_empty(), "{out}{err}\n{input}"),
+        code => {
+            assert_eq!(
+                (code, out.as_str(), err.as_str()),
+                (Some(2), "", "error: <stdin>: is no text in UTF-8\n"),
+                "{input}"
+            );
         }
+    }
+}
+
+/// The same of explain, which explains a policy or says what hinders it.
+fn assert_explained(input: &[u8]) {
+    let args = ["explain", "-", "--policy", "1", "--request", "GET /v1/x?a=1"];
+    let output = weir(&folder(), &args, &[SECRET], input);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let input = input.escape_ascii();
+    match output.status.code() {
+        Some(0) => assert!(out.starts_with("GET /v1/x?a=1\n  policy ") && err.is_empty(), "{out}{err}\n{input}"),
+        Some(1) => assert!(out.contains(": error: ") && err.is_empty(), "{out}{err}\n{input}"),
+        code => {
+            assert_eq!((code, out.as_str()), (Some(2), ""), "{input}");
+            assert!(err.starts_with("error: "), "{err}\n{input}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_file_is_answered_in_words_and_by_the_exit_code_that_says_the_same() {
+    for input in damaged_files() {
+        assert_checked(&input);
+        assert_explained(&input);
     }
 }

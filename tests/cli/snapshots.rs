@@ -96,6 +96,10 @@ const RUNS: &[(&str, &str)] = &[
     ("explain_forbidden", "weir explain deny.yaml --request 'GET /' -H 'x-user-id: mallory'"),
     ("check_networks", "weir check networks.yaml"),
     ("explain_network", "weir explain networks.yaml --request 'GET /' --peer 10.2.3.4"),
+    (
+        "explain_an_address_of_the_host",
+        "weir explain networks.yaml --request 'GET /' --property source.address=10.2.3.4:80",
+    ),
     ("explain_banned_network", "weir explain networks.yaml --request 'GET /' --peer 203.0.113.9"),
     (
         "explain_a_number",

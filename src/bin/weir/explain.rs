@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
             Some(name) => format!("{}, {name}", options.file),
             None => options.file.clone(),
         },
-        notes: notes(&explanation, node, &found),
+        notes: options.notes(&explanation, node, &found),
         explanation,
         node,
     };
@@ -120,45 +120,45 @@ impl Options {
             _ => std::env::var(name).ok().filter(|value| !value.is_empty()),
         })
     }
-}
 
-/// What one should know, the notes on the host around the policy among them.
-fn notes(explanation: &Explanation, node: &Node, found: &Found) -> Vec<String> {
-    let of_hashes = |note: &&Note| matches!(note, Note::HashKeyUnknown(_));
-    let mut notes: Vec<String> =
-        explanation.notes.iter().filter(of_hashes).filter_map(|note| said(note, found)).collect();
-    notes.extend(unset_variables(node, found));
-    notes.extend(explanation.notes.iter().filter(|note| !of_hashes(note)).filter_map(|note| said(note, found)));
-    notes
-}
+    /// What one should know, the notes on the host around the policy among them.
+    fn notes(&self, explanation: &Explanation, node: &Node, found: &Found) -> Vec<String> {
+        let is_of_hashes = |note: &&Note| matches!(note, Note::HashKeyUnknown(_));
+        let (of_hashes, others): (Vec<&Note>, Vec<&Note>) = explanation.notes.iter().partition(is_of_hashes);
+        let say = |notes: Vec<&Note>| notes.into_iter().filter_map(|note| self.said(note, found)).collect();
+        [say(of_hashes), unset_variables(node, found), say(others)].concat()
+    }
 
-/// A note in words of the command line.
-fn said(note: &Note, found: &Found) -> Option<String> {
-    let manager = match &found.host {
-        Host::Envoy(Envoy { managers, .. }) => managers.first(),
-        _ => None,
-    };
-    Some(match (note, manager) {
-        (Note::HashKeyUnknown(name), _) => format!(
-            "{name} is not set here, so hashes cannot be told, nor whether tier.tenants or overrides names such a \
-             tenant; set it, or use --secret-file"
-        ),
-        (Note::AddressMissing, _) => "the policy reads the client's address: give it with --peer".to_owned(),
-        (Note::AddressTaken, None) => "--peer is taken for the address that the host settles on".to_owned(),
-        (Note::AddressTaken, Some(manager)) if manager.use_remote_address => return None,
-        (Note::AddressTaken, Some(manager)) => format!(
-            "this Envoy would take the address from x-forwarded-for, not from the peer: use_remote_address is not set \
-             (line {})",
-            manager.at.line
-        ),
-        (Note::Jitter(thousandths), _) => {
-            let percent = f64::from(*thousandths) / 10.0;
-            format!("retry-after of a limited request is longer at random by up to {percent} %, in whole seconds")
-        }
-        (Note::ChainTaken, _) => {
-            "x-forwarded-for is taken as the module sees it, after the host has added to it".to_owned()
-        }
-    })
+    /// A note in words of the command line.
+    fn said(&self, note: &Note, found: &Found) -> Option<String> {
+        let manager = match &found.host {
+            Host::Envoy(Envoy { managers, .. }) => managers.first(),
+            _ => None,
+        };
+        Some(match (note, manager) {
+            (Note::HashKeyUnknown(name), _) => format!(
+                "{name} is not set here, so hashes cannot be told, nor whether tier.tenants or overrides names such a \
+                 tenant; set it, or use --secret-file"
+            ),
+            (Note::AddressMissing, _) => "the policy reads the client's address: give it with --peer".to_owned(),
+            // It is not --peer, but the very property.
+            (Note::AddressTaken, _) if self.peer.is_none() => return None,
+            (Note::AddressTaken, None) => "--peer is taken for the address that the host settles on".to_owned(),
+            (Note::AddressTaken, Some(manager)) if manager.use_remote_address => return None,
+            (Note::AddressTaken, Some(manager)) => format!(
+                "this Envoy would take the address from x-forwarded-for, not from the peer: use_remote_address is not set \
+                 (line {})",
+                manager.at.line
+            ),
+            (Note::Jitter(thousandths), _) => {
+                let percent = f64::from(*thousandths) / 10.0;
+                format!("retry-after of a limited request is longer at random by up to {percent} %, in whole seconds")
+            }
+            (Note::ChainTaken, _) => {
+                "x-forwarded-for is taken as the module sees it, after the host has added to it".to_owned()
+            }
+        })
+    }
 }
 
 /// The variables that a policy names and the host around it does not hand on.

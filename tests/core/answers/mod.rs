@@ -1,16 +1,22 @@
 //! From an outcome to status, headers and body.
 
+mod consistency;
+mod families;
+
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::algorithm::{Acquired, Lent, Share, Standing, Used, runs};
+use weir::algorithm::{Share, Standing};
 use weir::clock::Ms;
 use weir::limiter::Failure;
 use weir::policy::LimiterId;
 use weir::policy::Policy;
-use weir::response::{Answer, Grpc, GrpcStatus, Outcome, Refusal, added, answer, answer_among, is_refused_behind};
+use weir::response::{Answer, Grpc, GrpcStatus, Outcome, Refusal, added, answer, is_refused_behind};
 
 use crate::made::{Random, Sent, limit, policy_of, rounds};
 
 const KEY: &str = r#"[{"constant": "all"}]"#;
+
+/// Both families of limit headers.
+const BOTH: &str = r#""headers": ["x-ratelimit", "ratelimit"]"#;
 
 /// 2023-11-14 22:13:20, and a millisecond more.
 const UNIX: Ms = Ms(1_700_000_000_001);
@@ -270,97 +276,6 @@ fn a_breaker_that_probes_seldom_says_when_to_come_back() {
     }
 }
 
-const BOTH: &str = r#""headers": ["x-ratelimit", "ratelimit"]"#;
-
-/// What the family `ratelimit` tells of a bucket: its two headers, in order.
-fn told(limit: weir::policy::Limit, remaining: u64, reset: u64) -> [String; 2] {
-    let share = Share::Granted(Standing { remaining, reset: Ms(reset) });
-    let Answer::Pass(headers) =
-        answer(&with(r#""headers": ["ratelimit"]"#), &Outcome::Decided { rule: 0, limit, share }, UNIX, 7)
-    else {
-        panic!("refused");
-    };
-    assert_eq!(headers.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["ratelimit-policy", "ratelimit"]);
-    [headers[0].1.clone(), headers[1].1.clone()]
-}
-
-#[wasm_bindgen_test(unsupported = test)]
-fn the_family_of_the_draft_tells_quota_window_what_is_left_and_when_there_is_more() {
-    let most = 1 << 53;
-    let table = [
-        // Requests, seconds, burst; remaining, ms until full.
-        ((60, 60, 60), (41, 18_500), r#""per-key";q=60;w=60"#, r#""per-key";r=41;t=1"#),
-        ((60, 60, 60), (0, 60_000), r#""per-key";q=60;w=60"#, r#""per-key";r=0;t=1"#),
-        ((60, 60, 90), (89, 700), r#""per-key";q=60;w=60;weir-burst=90"#, r#""per-key";r=89;t=1"#),
-        ((60, 60, 10), (3, 6001), r#""per-key";q=60;w=60;weir-burst=10"#, r#""per-key";r=3;t=1"#),
-        ((1, 3600, 2), (0, 7_199_001), r#""per-key";q=1;w=3600;weir-burst=2"#, r#""per-key";r=0;t=3600"#),
-        ((1, 3600, 2), (0, 3_600_000), r#""per-key";q=1;w=3600;weir-burst=2"#, r#""per-key";r=0;t=1"#),
-        // Below nothing: more than a token away.
-        ((1, 3600, 2), (0, 10_800_000), r#""per-key";q=1;w=3600;weir-burst=2"#, r#""per-key";r=0;t=7200"#),
-        // A full bucket gets no more.
-        ((5, 86_400, 5), (5, 0), r#""per-key";q=5;w=86400"#, r#""per-key";r=5"#),
-    ];
-    for ((requests, seconds, burst), (remaining, reset), quota, left) in table {
-        assert_eq!(told(limit(requests, seconds, burst), remaining, reset), [quota, left]);
-    }
-    // An Integer of structured fields has 15 digits.
-    let [_, left] = told(limit(60, 60, 60), most, 0);
-    assert_eq!(left, r#""per-key";r=999999999999999"#);
-}
-
-#[wasm_bindgen_test(unsupported = test)]
-fn families_are_sent_as_listed_and_twice_is_once() {
-    let names = |headers: &str| -> Vec<&'static str> {
-        let policy = with(&format!(r#""headers": {headers}"#));
-        let Answer::Pass(headers) = answer(&policy, &granted(1, 1), UNIX, 7) else { panic!("refused") };
-        headers.iter().map(|(name, _)| *name).collect()
-    };
-    let (x, draft) =
-        (["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"], ["ratelimit-policy", "ratelimit"]);
-    assert_eq!(names("[]"), [""; 0]);
-    assert_eq!(names(r#"["x-ratelimit"]"#), x);
-    assert_eq!(names(r#"["ratelimit"]"#), draft);
-    assert_eq!(names(r#"["ratelimit", "x-ratelimit", "ratelimit"]"#), [&x[..], &draft].concat());
-}
-
-/// Two rules, of which clients are told so much.
-fn two_rules(first_is_told: bool, second_is_told: bool) -> Policy {
-    let mut two = with(BOTH);
-    two.rules.push(two.rules[0].clone());
-    two.rules[1].name = "second".to_owned();
-    (two.rules[0].headers, two.rules[1].headers) = (first_is_told, second_is_told);
-    two
-}
-
-#[wasm_bindgen_test(unsupported = test)]
-fn all_limits_that_are_told_stand_in_the_policy_of_the_draft_the_decisive_one_first() {
-    let others = [(1, limit(25, 1, 25)), (0, limit(1000, 3600, 500))];
-    let quota = |told: [bool; 2], outcome: &Outcome| {
-        let headers = match answer_among(&two_rules(told[0], told[1]), outcome, &others, UNIX, 0) {
-            Answer::Pass(headers) => headers,
-            Answer::Refuse(refusal) => refusal.headers,
-        };
-        ["ratelimit-policy", "ratelimit", "x-ratelimit-limit"].map(|name| header(&headers, name).map(str::to_owned))
-    };
-    let left = Some(r#""per-key";r=41;t=1"#.to_owned());
-    let told = |text: &str| Some(text.to_owned());
-    let all = r#""per-key";q=60;w=60;weir-burst=90, "second";q=25;w=1, "per-key";q=1000;w=3600;weir-burst=500"#;
-    assert_eq!(quota([true, true], &granted(41, 49_000)), [told(all), left.clone(), told("90")]);
-    let without = r#""per-key";q=60;w=60;weir-burst=90, "per-key";q=1000;w=3600;weir-burst=500"#;
-    assert_eq!(quota([true, false], &granted(41, 49_000)), [told(without), left, told("90")]);
-    // Where the decisive rule is not told, no other is in its place.
-    assert_eq!(quota([false, true], &granted(41, 49_000)), [None, None, None]);
-    assert_eq!(quota([true, true], &refused(900, 60_000))[0], told(all));
-    assert_eq!(quota([false, true], &refused(900, 60_000)), [None, None, None]);
-}
-
-#[wasm_bindgen_test(unsupported = test)]
-fn a_refusal_of_a_rule_that_is_not_told_still_says_when_to_come_back() {
-    let refusal = refusal(&two_rules(false, true), &refused(900, 60_000), 0);
-    assert_eq!(refusal.headers, headers(&[("content-type", "application/json"), ("retry-after", "1")]));
-    assert_eq!(refusal.body, r#"{"error":"rate_limited","rule":"per-key","retry_after":1}"#);
-}
-
 #[wasm_bindgen_test(unsupported = test)]
 fn what_is_refused_behind_is_told_by_whoever_refused_it() {
     type Headers = &'static [(&'static str, &'static str)];
@@ -466,108 +381,5 @@ fn a_pushback_is_jittered_as_retry_after_is_and_no_more_than_clients_can_read() 
         let mut refusal = refusal(&policy, &refused(wait, wait), random);
         refusal.fit(&Sent::to("POST", "/", &[("content-type", "application/grpc")]));
         assert_eq!(header(&refusal.headers, "grpc-retry-pushback-ms"), Some(wanted));
-    }
-}
-
-/// A number that a header tells, maybe after a key of a structured field.
-fn number(headers: &[(&'static str, String)], name: &str, key: &str) -> Option<u64> {
-    let value = header(headers, name)?;
-    let value = if key.is_empty() { value } else { value.split(';').find_map(|part| part.strip_prefix(key))? };
-    Some(value.parse().expect("an integer"))
-}
-
-/// What an answer tells of a bucket with so many units in it (of which a token has `period_ms`) is so: a refusal leaves
-/// less than the cost, what passes is told what is left, and more comes when it is said to come, not after Retry-After.
-fn assert_true(policy: &Policy, limit: weir::policy::Limit, share: Share, cost: u64, units: i64, random: u64) {
-    let (requests, period) = (i128::from(limit.requests()), i128::from(limit.period().0));
-    let (headers, after) = match answer(policy, &Outcome::Decided { rule: 0, limit, share }, UNIX, random) {
-        Answer::Pass(headers) => (headers, None),
-        Answer::Refuse(refusal) => {
-            let after = number(&refusal.headers, "retry-after", "").expect("when to come back");
-            (refusal.headers, Some(after))
-        }
-    };
-    let remaining = number(&headers, "x-ratelimit-remaining", "").expect("what is left");
-    assert_eq!(number(&headers, "ratelimit", "r="), Some(remaining), "both families tell the same");
-    assert_eq!(i128::from(remaining), i128::from(units.max(0)) / period, "what is left is told");
-    if after.is_some() {
-        assert!(remaining < cost, "refused {cost} with {remaining} left");
-    }
-    let full = i128::from(limit.burst()) * period;
-    let more = number(&headers, "ratelimit", "t=");
-    assert_eq!(more.is_none(), i128::from(units) >= full, "a bucket that is full, and no other, gets no more");
-    let Some(more) = more.map(i128::from) else { return };
-    let next = i128::from(remaining + 1) * period;
-    assert!(i128::from(units) + more * 1000 * requests >= next, "there is more by then");
-    if more > 1 {
-        assert!(i128::from(units) + ((more - 1) * 1000 - 1) * requests < next, "and not a second before");
-    }
-    if let Some(after) = after.map(i128::from) {
-        assert!((1..=after).contains(&more), "t={more} and retry-after: {after}");
-        assert!(i128::from(units) + after * 1000 * requests >= i128::from(cost) * period, "by then it fits");
-    }
-}
-
-#[wasm_bindgen_test(unsupported = test)]
-fn what_is_left_and_a_refusal_never_disagree() {
-    let policy = with(BOTH);
-    let mut random = Random(4);
-    let mut seen = [0_u64; 2];
-    for _ in 0..rounds(20_000) {
-        let most = random.pick(&[3, 100, 1_000_000]);
-        let (requests, burst) = (1 + random.next() % most, 1 + random.next() % most);
-        let limit = limit(requests, random.pick(&[1, 60, 86_400, 2_678_400]), burst);
-        let full = i64::try_from(burst * limit.period().0).expect("it fits");
-        let units = match random.next() % 4 {
-            0 => full,
-            1 => -i64::try_from(random.next() % (full as u64 + 1)).expect("it fits"),
-            // Whole tokens, and a little more or less.
-            2 => (random.next() % (burst + 1)) as i64 * limit.period().0 as i64 + random.pick(&[0, 1]) as i64 - 1,
-            _ => i64::try_from(random.next() % (full as u64 + 1)).expect("it fits"),
-        };
-        let units = units.min(full);
-        let cost = 1 + random.next() % burst;
-        // One request of a bucket.
-        let mut level = Used { units: u64::try_from(full - units).expect("not more than full"), at: Ms(5) };
-        let share = level.take(limit, Ms(5), cost);
-        seen[usize::from(matches!(share, Share::Refused { .. }))] += 1;
-        assert_true(&policy, limit, share, cost, level.level(limit), random.next());
-        // One that is refused for longer than the bucket says, for another waits for its answer.
-        let quiet = level.refuse(limit, cost, Ms(random.next() % 100_000));
-        let below = level.level(limit).min(i64::try_from(cost * limit.period().0).expect("it fits") - 1);
-        assert_true(&policy, limit, quiet, cost, below, random.next());
-    }
-    assert!(seen.iter().all(|count| *count > rounds(20_000) / 10), "granted and refused: {seen:?}");
-}
-
-#[wasm_bindgen_test(unsupported = test)]
-fn what_is_left_and_a_refusal_never_disagree_in_a_group() {
-    let policy = with(BOTH);
-    let mut random = Random(5);
-    for _ in 0..rounds(5_000) {
-        let limit = limit(1 + random.next() % 50, random.pick(&[1, 60, 3600]), 1 + random.next() % 50);
-        let period = limit.period().0;
-        let mut units = i64::try_from(random.next() % (limit.burst() * period + 1)).expect("it fits");
-        let costs: Vec<u64> = (0..1 + random.next() % 12).map(|_| 1 + random.next() % limit.burst()).collect();
-        let runs = runs(costs.iter().copied());
-        // The limiter: whoever fits is granted, in order.
-        let mut left = Vec::new();
-        let mut granted = Vec::new();
-        for run in &runs {
-            let price = i64::try_from(run.cost * period).expect("it fits");
-            let count = u64::try_from(units / price).expect("not below 0").min(run.count);
-            for _ in 0..count {
-                units -= price;
-                left.push(Some(units));
-            }
-            left.extend((count..run.count).map(|_| None));
-            granted.push(count);
-        }
-        let shares = Acquired { level: units, lent: Lent::default(), granted }.shares(limit, &runs);
-        assert_eq!(shares.len(), costs.len());
-        for ((share, cost), left) in shares.into_iter().zip(costs).zip(left) {
-            assert_eq!(matches!(share, Share::Granted(_)), left.is_some());
-            assert_true(&policy, limit, share, cost, left.unwrap_or(units), random.next());
-        }
     }
 }
