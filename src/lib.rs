@@ -34,6 +34,7 @@ pub mod limiter;
 pub mod local;
 pub mod path;
 pub mod policy;
+pub mod random;
 pub mod request;
 pub mod response;
 pub mod rules;

@@ -20,8 +20,6 @@ mod history;
 mod limits;
 #[path = "script/met.rs"]
 mod met;
-#[path = "script/random.rs"]
-mod random;
 #[path = "script/server.rs"]
 mod server;
 
@@ -30,10 +28,10 @@ use std::{env, iter};
 use history::{History, Step};
 use limits::{Limit, YEAR_MS};
 use met::Met;
-use random::Random;
 use redis::{Connection, Value, cmd, pipe};
 use server::{KEPT_MS, Redis, Script};
 use weir::algorithm::TOKEN_BUCKET;
+use weir_sim::random::Random;
 use weir_sim::root::{Acquire, EXACT, Run};
 
 /// A reply, and the calls for TIME, GET and SET that led to it.

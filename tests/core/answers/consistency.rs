@@ -51,31 +51,31 @@ fn assert_true(policy: &Policy, limit: weir::policy::Limit, share: Share, cost: 
 #[wasm_bindgen_test(unsupported = test)]
 fn what_is_left_and_a_refusal_never_disagree() {
     let policy = with(BOTH);
-    let mut random = Random(4);
+    let mut random = Random::seeded(4);
     let mut seen = [0_u64; 2];
     for _ in 0..rounds(20_000) {
         let most = random.pick(&[3, 100, 1_000_000]);
-        let (requests, burst) = (1 + random.next() % most, 1 + random.next() % most);
+        let (requests, burst) = (1 + random.draw() % most, 1 + random.draw() % most);
         let limit = limit(requests, random.pick(&[1, 60, 86_400, 2_678_400]), burst);
         let full = i64::try_from(burst * limit.period().0).expect("it fits");
-        let units = match random.next() % 4 {
+        let units = match random.draw() % 4 {
             0 => full,
-            1 => -i64::try_from(random.next() % (full as u64 + 1)).expect("it fits"),
+            1 => -i64::try_from(random.draw() % (full as u64 + 1)).expect("it fits"),
             // Whole tokens, and a little more or less.
-            2 => (random.next() % (burst + 1)) as i64 * limit.period().0 as i64 + random.pick(&[0, 1]) as i64 - 1,
-            _ => i64::try_from(random.next() % (full as u64 + 1)).expect("it fits"),
+            2 => (random.draw() % (burst + 1)) as i64 * limit.period().0 as i64 + random.pick(&[0, 1]) as i64 - 1,
+            _ => i64::try_from(random.draw() % (full as u64 + 1)).expect("it fits"),
         };
         let units = units.min(full);
-        let cost = 1 + random.next() % burst;
+        let cost = 1 + random.draw() % burst;
         // One request of a bucket.
         let mut level = Used { units: u64::try_from(full - units).expect("not more than full"), at: Ms(5) };
         let share = level.take(limit, Ms(5), cost);
         seen[usize::from(matches!(share, Share::Refused { .. }))] += 1;
-        assert_true(&policy, limit, share, cost, level.level(limit), random.next());
+        assert_true(&policy, limit, share, cost, level.level(limit), random.draw());
         // One that is refused for longer than the bucket says, for another waits for its answer.
-        let quiet = level.refuse(limit, cost, Ms(random.next() % 100_000));
+        let quiet = level.refuse(limit, cost, Ms(random.draw() % 100_000));
         let below = level.level(limit).min(i64::try_from(cost * limit.period().0).expect("it fits") - 1);
-        assert_true(&policy, limit, quiet, cost, below, random.next());
+        assert_true(&policy, limit, quiet, cost, below, random.draw());
     }
     assert!(seen.iter().all(|count| *count > rounds(20_000) / 10), "granted and refused: {seen:?}");
 }
@@ -83,12 +83,12 @@ fn what_is_left_and_a_refusal_never_disagree() {
 #[wasm_bindgen_test(unsupported = test)]
 fn what_is_left_and_a_refusal_never_disagree_in_a_group() {
     let policy = with(BOTH);
-    let mut random = Random(5);
+    let mut random = Random::seeded(5);
     for _ in 0..rounds(5_000) {
-        let limit = limit(1 + random.next() % 50, random.pick(&[1, 60, 3600]), 1 + random.next() % 50);
+        let limit = limit(1 + random.draw() % 50, random.pick(&[1, 60, 3600]), 1 + random.draw() % 50);
         let period = limit.period().0;
-        let mut units = i64::try_from(random.next() % (limit.burst() * period + 1)).expect("it fits");
-        let costs: Vec<u64> = (0..1 + random.next() % 12).map(|_| 1 + random.next() % limit.burst()).collect();
+        let mut units = i64::try_from(random.draw() % (limit.burst() * period + 1)).expect("it fits");
+        let costs: Vec<u64> = (0..1 + random.draw() % 12).map(|_| 1 + random.draw() % limit.burst()).collect();
         let runs = runs(costs.iter().copied());
         // The limiter: whoever fits is granted, in order.
         let mut left = Vec::new();
@@ -107,7 +107,7 @@ fn what_is_left_and_a_refusal_never_disagree_in_a_group() {
         assert_eq!(shares.len(), costs.len());
         for ((share, cost), left) in shares.into_iter().zip(costs).zip(left) {
             assert_eq!(matches!(share, Share::Granted(_)), left.is_some());
-            assert_true(&policy, limit, share, cost, left.unwrap_or(units), random.next());
+            assert_true(&policy, limit, share, cost, left.unwrap_or(units), random.draw());
         }
     }
 }

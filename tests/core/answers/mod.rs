@@ -224,10 +224,10 @@ fn jitter_is_added_upward_and_at_most_its_part_of_the_wait() {
         [("0.1", 100_u64), ("0.0005", 1), ("0.0004", 0), ("0.333", 333), ("1", 1000), ("1.0", 1000)]
     {
         let policy = with(&format!(r#""retry_after_jitter": {jitter}, "body": "{{retry_after}}""#));
-        let mut random = Random(10);
+        let mut random = Random::seeded(10);
         for _ in 0..rounds(2_000) {
-            let wait = 1 + random.next() % random.pick(&[10, 10_000, 1_000_000, 1 << 53]);
-            let told = retry_after(&policy, wait, random.next());
+            let wait = 1 + random.draw() % random.pick(&[10, 10_000, 1_000_000, 1 << 53]);
+            let told = retry_after(&policy, wait, random.draw());
             let most = wait.div_ceil(1000) + wait * thousandths / 1_000_000;
             assert!((wait.div_ceil(1000)..=most).contains(&told), "{wait} {told} {most}");
         }

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::chance::Chance;
 use crate::check::Limit;
 use crate::demand::{Spread, Steady, Tenants};
 use crate::explore::Watch;
 use crate::plot::{Bar, bars, shares};
+use crate::random::Random;
 use crate::scenario::{Limits, Mode, Network, Scenario};
 use crate::timeline;
 use crate::world::{Tally, World};
@@ -116,7 +116,7 @@ fn scenario(case: &Case, mode: Mode) -> Scenario {
 
 fn demand(case: &Case) -> Steady {
     Steady {
-        chance: Chance::new(1, 2),
+        chance: Random::new(1, 2),
         at: 0.0,
         rates: case.rates.iter().map(|(from, rate)| (from * 1_000_000, *rate)).collect(),
         until: case.seconds.1 * 1_000_000,

@@ -5,7 +5,6 @@
 //! and to the [`limiter`], whose buckets are [`root`]s; [`check`] says what must hold at each step. A run that breaks it
 //! is cut down by [`shrink`]. [`explore`] tries every order in small cases, and [`figures`] measures large ones.
 
-pub mod chance;
 pub mod check;
 pub mod clock;
 pub mod demand;
@@ -15,6 +14,7 @@ pub mod figures;
 pub mod limiter;
 pub mod model;
 pub mod plot;
+pub mod random;
 pub mod root;
 pub mod scenario;
 pub mod shared;

@@ -1,9 +1,9 @@
 //! One bucket over time: what is in it, what it has lent, and what of that is unspent.
 
-use crate::chance::Chance;
 use crate::check::Limit;
 use crate::demand::{Spread, Steady, Tenants};
 use crate::plot::{BLUE, GREY, Line, ORANGE, lines};
+use crate::random::Random;
 use crate::scenario::{Limits, Mode, Network, Scenario};
 use crate::world::{Sample, World};
 
@@ -32,7 +32,7 @@ pub fn plot() -> String {
         counts_from: 0,
     };
     let demand = Steady {
-        chance: Chance::new(1, 2),
+        chance: Random::new(1, 2),
         at: 0.0,
         rates: vec![(0, 400.0), (4_000_000, 2000.0), (8_000_000, 400.0)],
         until: scenario.ends,
