@@ -23,7 +23,6 @@ mod found;
 mod given;
 mod input;
 mod json;
-mod language;
 mod parse;
 mod ranks;
 mod render;

@@ -188,7 +188,7 @@ fn write(to: &Path) {
         "tests/sim/src",
         "tests/stack",
         "tests/cli.rs",
-        "tests/schema.rs",
+        "tests/schema",
     ] {
         read(&from, Path::new(path), &mut texts);
     }
