@@ -31,6 +31,8 @@ pub struct Budget {
     pub pass: u8,
     /// The root's clock is set back.
     pub back: u8,
+    /// It is set right again, before it has caught up by itself.
+    pub forth: u8,
 }
 
 /// A call ends after so long without a reply.
@@ -38,7 +40,7 @@ const TIMEOUT: u64 = 1000;
 
 /// The cases that are explored.
 pub fn cases() -> Vec<Case> {
-    let budget = Budget { calls: 5, lost: 1, pass: 4, back: 0 };
+    let budget = Budget { calls: 5, lost: 1, pass: 4, back: 0, forth: 0 };
     let limit = |requests, burst| Limit { requests, period_ms: 1000, burst };
     let case = |name, proxies, limit, budget| Case { name, proxies, limit, changed: None, life_ms: 2000, budget };
     vec![
@@ -48,6 +50,12 @@ pub fn cases() -> Vec<Case> {
             2,
             limit(1, 3),
             Budget { back: 1, pass: 3, ..budget },
+        ),
+        case(
+            "model: a proxy, burst 1, a clock that goes back and forth",
+            1,
+            limit(2, 1),
+            Budget { calls: 3, lost: 0, pass: 1, back: 1, forth: 1 },
         ),
         case("model: 2 proxies, burst 4", 2, limit(2, 4), Budget { calls: 4, ..budget }),
         case("model: 3 proxies, burst 2", 3, limit(1, 2), Budget { calls: 4, ..budget }),
@@ -78,6 +86,7 @@ enum Choice {
     Lose(usize),
     Pass(u64),
     ClockBack(u64),
+    ClockForth,
     Lower,
 }
 
@@ -106,6 +115,10 @@ struct State {
     now: u64,
     /// How far the root's clock is behind.
     behind: u64,
+    /// The bucket's time, by which the promise is kept: rule 9. The last that the root's clock has told it, and how long
+    /// has passed by it.
+    told: u64,
+    passed: u64,
     root: Root,
     proxies: Vec<Proxy>,
     /// Calls whose proxies have given up, and which may still reach the root.
@@ -121,6 +134,8 @@ impl State {
         State {
             now: 0,
             behind: 0,
+            told: 0,
+            passed: 0,
             root: Root::default(),
             proxies: vec![Proxy::default(); case.proxies],
             adrift: Vec::new(),
@@ -166,7 +181,9 @@ impl State {
                         (0, false, held + 2),
                     ] {
                         // A call that neither asks nor has anything to close is none.
-                        if waiting + want > 0 || proxy.size > 0 {
+                        // Where the root's clock goes forward, leases end early.
+                        let may_lend = case.budget.forth == 0;
+                        if (waiting + want > 0 || proxy.size > 0) && (may_lend || !hold) {
                             choices.push(Choice::Ask { proxy: number, waiting, hold, want });
                         }
                     }
@@ -182,12 +199,30 @@ impl State {
             choices.extend(self.moments().into_iter().map(Choice::Pass));
         }
         if self.left.back > 0 && self.root.expires_at.is_some() {
-            choices.extend([900, 1500].map(Choice::ClockBack));
+            // Within a second, beyond it, and by so much that a lease would end after more than two of its lives.
+            choices.extend([900, 1500, 5000].map(Choice::ClockBack));
+        }
+        if self.left.forth > 0 && self.behind > 0 {
+            choices.push(Choice::ClockForth);
         }
         if case.changed.is_some_and(|limit| limit != self.limit) {
             choices.push(Choice::Lower);
         }
         choices
+    }
+
+    /// What the bucket's time is now. It stands still while the root's clock is behind it.
+    fn time(&self) -> u64 {
+        if self.told == 0 { 0 } else { self.passed + self.clock().saturating_sub(self.told) }
+    }
+
+    /// A call tells the bucket the root's clock: where that is behind by more than a second, time goes on from there.
+    fn tell(&mut self) {
+        let clock = self.clock();
+        self.passed = self.time();
+        if self.told < clock || self.told > clock + 1000 {
+            self.told = clock;
+        }
     }
 
     fn moments(&self) -> Vec<u64> {
@@ -220,6 +255,7 @@ impl State {
             }
             Choice::Reach(number) => {
                 let clock = self.clock();
+                self.tell();
                 if let Some(call) = &mut self.proxies[number].call {
                     let reply = self.root.acquire(clock, &call.acquire);
                     let granted = if call.acquire.hold { 0 } else { call.acquire.cost(&reply.granted) };
@@ -243,13 +279,17 @@ impl State {
                 self.left.back -= 1;
                 self.behind += ms;
             }
+            Choice::ClockForth => {
+                self.left.forth -= 1;
+                self.behind = 0;
+            }
             Choice::Lower => {
                 let limit = case.changed.unwrap_or(self.limit);
                 // What was lent under the old limit counts as used under the new one, and may still be spent.
                 let clock = self.clock();
                 let alive = self.root.slots.iter().filter(|slot| slot.end > clock);
                 let lent: u64 = alive.map(|slot| slot.tokens).sum();
-                self.promise.change(limit, self.now);
+                self.promise.change(limit, self.time());
                 let (level, ..) = self.promise.state();
                 self.promise.forgive(limit.units(lent) - level);
                 self.limit = limit;
@@ -314,6 +354,7 @@ impl State {
             }
         }
         for acquire in std::mem::take(&mut self.adrift) {
+            self.tell();
             let reply = self.root.acquire(self.clock(), &acquire);
             let granted = if acquire.hold { 0 } else { acquire.cost(&reply.granted) };
             self.admit(granted);
@@ -321,7 +362,7 @@ impl State {
     }
 
     fn admit(&mut self, tokens: u64) {
-        if let Err(units) = self.promise.admit(tokens, self.now) {
+        if let Err(units) = self.promise.admit(tokens, self.time()) {
             self.broken.get_or_insert(format!("{units} units more than {:?} allows were admitted", self.limit));
         }
     }
@@ -342,7 +383,7 @@ impl State {
 
     fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (self.now, self.behind, &self.root, &self.proxies, &self.adrift).hash(&mut hasher);
+        (self.now, self.behind, self.told, self.passed, &self.root, &self.proxies, &self.adrift).hash(&mut hasher);
         (self.limit, self.promise.state(), self.left).hash(&mut hasher);
         hasher.finish()
     }
