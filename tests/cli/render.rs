@@ -6,7 +6,8 @@ use std::process::Command;
 
 use weir::policy::Tree;
 use weir_stack::{
-    Client, Envoy, EnvoyOptions, Listeners, Peer, PeerOptions, Redis, RedisOptions, Scratch, Webdis, WebdisOptions,
+    Client, Envoy, EnvoyOptions, Listeners, Peer, PeerOptions, Redis, RedisOptions, Response, Scratch, Webdis,
+    WebdisOptions,
 };
 
 use crate::{Folder, ROOT, folder, get, items, module, policies, text, weir};
@@ -46,6 +47,27 @@ fn what_render_writes_is_what_check_accepts_and_the_policy_is_the_same() {
             assert_eq!(*policy, tree, "{name}");
         }
     }
+}
+
+/// What explain says of a request is what became of it: the buckets, and the answers with a full and an empty one.
+fn assert_explained(policy: &str, keys: &[String], answers: [&Response; 2]) {
+    let args = ["explain", "-", "--request", "GET /", "-H", "x-user-id: ac me", "--format", "json"];
+    let explained = Tree::from_json(&weir(&folder(), &args, &[], policy.as_bytes()).stdout).expect("JSON");
+    let [rule] = items(get(&explained, "rules")) else { panic!("{explained:?}") };
+    let [bucket] = items(get(rule, "buckets")) else { panic!("{explained:?}") };
+    assert_eq!(keys.iter().cloned().map(Tree::Text).collect::<Vec<_>>(), [get(bucket, "key").clone()]);
+    let [full, empty] = items(get(&explained, "answers")) else { panic!("{explained:?}") };
+    for (told, answer) in [(full, answers[0]), (empty, answers[1])] {
+        let Tree::Map(headers) = get(told, "headers") else { panic!("{told:?}") };
+        for (name, value) in headers {
+            let sent = answer.header(name).unwrap_or_else(|| panic!("no {name}"));
+            // Moments and waits differ by how long this test takes.
+            if name != "x-ratelimit-reset" && name != "retry-after" {
+                assert_eq!(*value, Tree::Text(sent.to_owned()), "{name}");
+            }
+        }
+    }
+    assert_eq!(*get(empty, "status"), Tree::Int(429));
 }
 
 #[test]
@@ -93,26 +115,9 @@ rules:
     assert_eq!(answers.each_ref().map(|answer| answer.status), [200, 200, 200, 429, 200]);
     assert_eq!(envoy.errors(), Vec::<String>::new());
 
-    // And what explain says of that request is what became of it.
-    let args = ["explain", "-", "--request", "GET /", "-H", "x-user-id: ac me", "--format", "json"];
-    let explained = Tree::from_json(&weir(&folder(), &args, &[], policy.as_bytes()).stdout).expect("JSON");
-    let [rule] = items(get(&explained, "rules")) else { panic!("{explained:?}") };
-    let [bucket] = items(get(rule, "buckets")) else { panic!("{explained:?}") };
     let mut operator = redis.operator().unwrap();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut operator).unwrap();
-    assert_eq!(keys.into_iter().map(Tree::Text).collect::<Vec<_>>(), [get(bucket, "key").clone()]);
-    let [full, empty] = items(get(&explained, "answers")) else { panic!("{explained:?}") };
-    for (told, answer) in [(full, &answers[0]), (empty, &answers[3])] {
-        let Tree::Map(headers) = get(told, "headers") else { panic!("{told:?}") };
-        for (name, value) in headers {
-            let sent = answer.header(name).unwrap_or_else(|| panic!("no {name}"));
-            // Moments and waits differ by how long this test takes.
-            if name != "x-ratelimit-reset" && name != "retry-after" {
-                assert_eq!(*value, Tree::Text(sent.to_owned()), "{name}");
-            }
-        }
-    }
-    assert_eq!(*get(empty, "status"), Tree::Int(429));
+    assert_explained(policy, &keys, [&answers[0], &answers[3]]);
 
     // And the cluster in a bootstrap of its own, which Envoy reads without running it.
     let folder = Folder::new("bootstrap");

@@ -96,6 +96,11 @@ fn answering() -> String {
     let moved = [("/moved", "/.weir/top"), ("/odd-redirect", "/\u{9b}31m")].map(
         |(path, to)| serde_json::json!({"match": {"path": path}, "redirect": {"path_redirect": to, "port_redirect": 8443}}),
     );
+    listener(&answers.iter().chain(&moved).collect::<Vec<_>>())
+}
+
+/// A listener with these routes.
+fn listener(routes: &[&serde_json::Value]) -> String {
     let listener = serde_json::json!({"resources": [{
         "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
         "name": "answering",
@@ -111,7 +116,7 @@ fn answering() -> String {
                     "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
                 }],
                 "route_config": {"virtual_hosts": [{
-                    "name": "all", "domains": ["*"], "routes": answers.iter().chain(&moved).collect::<Vec<_>>(),
+                    "name": "all", "domains": ["*"], "routes": routes,
                 }]},
             },
         }]}],
@@ -144,6 +149,47 @@ fn top_merges_what_proxies_tell_and_says_why_some_do_not() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Who came, or was refused, by what two proxies tell together, and how often.
+fn counts(told: &Tree, kind: &str) -> Vec<(String, i64)> {
+    assert_eq!(*get(told, "answered"), Tree::Int(2), "{told:?}");
+    let ranks = items(get(told, "rules")).iter().flat_map(|rule| items(get(rule, kind)));
+    let count = |rank| match (get(rank, "tenant"), get(rank, "count"), get(rank, "error")) {
+        (Tree::Text(tenant), Tree::Int(count), Tree::Int(0)) => (tenant.clone(), *count),
+        _ => panic!("{rank:?}"),
+    };
+    ranks.map(count).collect()
+}
+
+/// What people are shown of it, whatever the rates are.
+fn assert_shown(told: &str) {
+    let is_rate = |word: &str| word.split_once('.').is_some_and(|(_, tenth)| tenth.len() == 1);
+    let mut lines: Vec<String> = told
+        .lines()
+        .map(|line| match line.trim_start().split_once("  ") {
+            Some((rate, tenant)) if is_rate(rate) => format!("RATE {tenant}"),
+            _ => line.to_owned(),
+        })
+        .collect();
+    lines[4..6].sort();
+    lines[7..].sort();
+    assert_eq!(
+        lines,
+        [
+            "2 of 2 proxies, requests per second in the last minutes",
+            "",
+            "rule per-user",
+            "  refused",
+            "RATE user.bob",
+            "RATE user.eve",
+            "  busiest",
+            "RATE user.acme",
+            "RATE user.bob",
+            "RATE user.eve"
+        ],
+        "{told}"
+    );
+}
+
 #[test]
 fn top_shows_who_comes_to_two_real_envoys() {
     let scratch = Scratch::new().unwrap();
@@ -171,64 +217,26 @@ fn top_shows_who_comes_to_two_real_envoys() {
     let top = |more: &[&str], env: &[(&str, &str)], stdin: &[u8]| {
         weir(&folder(), &[&["top", &urls[0], &urls[1]], more].concat(), env, stdin)
     };
-    let counts = |kind: &str| -> Vec<(String, i64)> {
+    // Rates, by which they are in order, depend on when each worker has told the others.
+    let sorted = |kind| {
         let output = top(&["--header", "X-Who", "--format", "json", "--secret-file", "-"], &[], b"open sesame\n");
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        let told = Tree::from_json(&output.stdout).expect("JSON");
-        assert_eq!(*get(&told, "answered"), Tree::Int(2), "{told:?}");
-        let rules = items(get(&told, "rules")).iter();
-        let ranks = rules.flat_map(|rule| items(get(rule, kind)));
-        ranks
-            .map(|rank| match (get(rank, "tenant"), get(rank, "count"), get(rank, "error")) {
-                (Tree::Text(tenant), Tree::Int(count), Tree::Int(0)) => (tenant.clone(), *count),
-                _ => panic!("{rank:?}"),
-            })
-            .collect()
+        let mut counts = counts(&Tree::from_json(&output.stdout).expect("JSON"), kind);
+        counts.sort();
+        counts
     };
     let wanted = |counts: &[(&str, i64)]| -> Vec<(String, i64)> {
         counts.iter().map(|(tenant, count)| ((*tenant).to_owned(), *count)).collect()
     };
-    // Rates, by which they are in order, depend on when each worker has told the others.
-    let sorted = |kind| {
-        let mut counts = counts(kind);
-        counts.sort();
-        counts
-    };
     let busiest = wanted(&[("user.acme", 1), ("user.bob", 9), ("user.eve", 6)]);
-    assert!(wait_for(|| sorted("busiest") == busiest), "{:?}", counts("busiest"));
+    assert!(wait_for(|| sorted("busiest") == busiest), "{:?}", sorted("busiest"));
     let refused = wanted(&[("user.bob", 6), ("user.eve", 3)]);
-    assert!(wait_for(|| sorted("refused") == refused), "{:?}", counts("refused"));
+    assert!(wait_for(|| sorted("refused") == refused), "{:?}", sorted("refused"));
 
     let known = [("WEIR_DEBUG_SECRET", "open sesame")];
     let output = top(&["--once", "--header", "x-who"], &known, b"");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let told = text(&output.stdout);
-    let is_rate = |word: &str| word.split_once('.').is_some_and(|(_, tenth)| tenth.len() == 1);
-    let mut lines: Vec<String> = told
-        .lines()
-        .map(|line| match line.trim_start().split_once("  ") {
-            Some((rate, tenant)) if is_rate(rate) => format!("RATE {tenant}"),
-            _ => line.to_owned(),
-        })
-        .collect();
-    lines[4..6].sort();
-    lines[7..].sort();
-    assert_eq!(
-        lines,
-        [
-            "2 of 2 proxies, requests per second in the last minutes",
-            "",
-            "rule per-user",
-            "  refused",
-            "RATE user.bob",
-            "RATE user.eve",
-            "  busiest",
-            "RATE user.acme",
-            "RATE user.bob",
-            "RATE user.eve"
-        ],
-        "{told}"
-    );
+    assert_shown(&text(&output.stdout));
 
     // A second listener with the same policy tells the same.
     let (first, second) = (envoys[0].port(), envoys[0].reserve_port().unwrap());
