@@ -49,7 +49,7 @@ test: lint test-core test-sim test-system test-fuzz test-bench ## Everything tha
 lint: packages ## Format, clippy natively and for wasm, and whether mutants find their places
 	$(call say,format and clippy, and where mutants stand)
 	@cargo fmt --all --check
-	@cargo clippy --quiet --workspace --all-targets --features weir/cli -- -D warnings
+	@cargo clippy --quiet --workspace --all-targets --features weir/cli,weir-sim/figures -- -D warnings
 	@cargo clippy --quiet --package weir --lib --target wasm32-wasip1 -- -D warnings
 	@cargo clippy --quiet --package weir --lib --test core --target wasm32-unknown-unknown -- -D warnings
 	@cargo clippy --quiet --package weir --lib --test explain --target wasm32-unknown-unknown --features explain -- -D warnings

@@ -1,13 +1,19 @@
 //! The Envoy with weir in it, configured by `envoy/bootstrap.yaml`, `envoy/listener.yaml` and `envoy/filter.yaml`.
 
+mod counts;
+mod files;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use counts::{Counts, FILTER, FilterCounts, MANAGER};
+pub use files::with_filter;
+use files::{LISTENER, bootstrap_text, fill, filter, listener};
+
 use crate::port::ReservedPort;
 use crate::proxy::{self, Proxy, ProxyOptions};
-use crate::render::render;
 use crate::{Error, Response, Scratch, scratch};
 
 /// What Envoy is to listen to.
@@ -339,108 +345,4 @@ impl Envoy {
     pub fn kill(&mut self) {
         self.proxy.process.kill();
     }
-}
-
-const MANAGER: &str = "listener_manager.";
-
-/// What Envoy counts of the filter that `envoy/listener.yaml` discovers.
-const FILTER: &str = "extension_config_discovery.http_filter.weir.";
-
-const LISTENER: &str = include_str!("../../../envoy/listener.yaml");
-
-/// Envoy's counts of what became of a filter that it discovers.
-#[derive(Default)]
-struct FilterCounts {
-    accepted: u64,
-    refused: u64,
-}
-
-impl FilterCounts {
-    fn of(stats: &BTreeMap<String, u64>) -> FilterCounts {
-        let count = |name: &str| stats.get(&format!("{FILTER}{name}")).copied().unwrap_or_default();
-        FilterCounts {
-            accepted: count("update_success"),
-            // Rejected: read, but not accepted. Failed: not even read.
-            refused: count("update_rejected") + count("update_failure"),
-        }
-    }
-}
-
-/// Envoy's counts of what became of its listeners.
-#[derive(Default)]
-struct Counts {
-    accepted: u64,
-    refused: u64,
-    /// Listeners added or modified.
-    changes: u64,
-    /// The same, once for each worker that has the change.
-    served: u64,
-    warming: u64,
-}
-
-impl Counts {
-    fn of(stats: &BTreeMap<String, u64>) -> Counts {
-        let count = |name: &str| {
-            let name = format!("{MANAGER}{name}");
-            stats.get(&name).copied().unwrap_or_default()
-        };
-        Counts {
-            accepted: count("lds.update_success"),
-            // Rejected: read, but not accepted. Failed: not even read.
-            refused: count("lds.update_rejected") + count("lds.update_failure"),
-            changes: count("listener_added") + count("listener_modified"),
-            served: count("listener_create_success"),
-            warming: count("total_listeners_warming"),
-        }
-    }
-}
-
-fn bootstrap_text(listeners: &Path, upstream: u16, webdis: u16) -> Result<String, Error> {
-    render(
-        "envoy/bootstrap.yaml",
-        include_str!("../../../envoy/bootstrap.yaml"),
-        &[
-            ("ADMIN_PORT", "0"),
-            ("LISTENERS", &scratch::show(listeners)),
-            ("UPSTREAM_PORT", &upstream.to_string()),
-            ("WEBDIS_PORT", &webdis.to_string()),
-        ],
-    )
-}
-
-/// A file of listeners that discover the filter, with the filter written out in its place: `envoy/filter.yaml`, whose
-/// `@MODULE@` and `@POLICY@` are still to be replaced. Policies in listeners reach new connections alone.
-///
-/// # Panics
-/// The file does not discover the filter as those of `envoy/` do.
-pub fn with_filter(listeners: &str) -> String {
-    let filter = include_str!("../../../envoy/filter.yaml");
-    let (_, config) = filter.split_once("\n    typed_config:\n").expect("the filter");
-    let (before, rest) = listeners.split_once("                - name: weir\n").expect("a filter of this name");
-    let (_, after) = rest.split_once("envoy.extensions.filters.http.wasm.v3.Wasm]\n").expect("its discovery");
-    let config: String = config.lines().map(|line| format!("              {line}\n")).collect();
-    format!("{before}                - name: weir\n                  typed_config:\n{config}{after}")
-}
-
-fn listener(port: u16, module: &str, policy: &str) -> Result<String, Error> {
-    let policy = block(&with_filter(LISTENER), policy);
-    let values = [("PORT", &*port.to_string()), ("MODULE", module), ("POLICY", &policy)];
-    render("envoy/listener.yaml", &with_filter(LISTENER), &values)
-}
-
-fn filter(module: &str, policy: &str) -> Result<String, Error> {
-    let template = include_str!("../../../envoy/filter.yaml");
-    render("envoy/filter.yaml", template, &[("MODULE", module), ("POLICY", &block(template, policy))])
-}
-
-/// A policy as a YAML block in the place of a template: the text as it is, each line indented as far as the first.
-fn block(template: &str, policy: &str) -> String {
-    let indented = template.lines().find(|line| line.trim() == "@POLICY@");
-    let indent = indented.map_or(0, |line| line.len() - line.trim_start().len());
-    policy.trim().replace('\n', &format!("\n{}", " ".repeat(indent)))
-}
-
-fn fill(listeners: &str, port: u16, module: &str, filter: &Path) -> Result<String, Error> {
-    let values = [("PORT", &*port.to_string()), ("MODULE", module), ("FILTER", &*scratch::show(filter))];
-    render("the listeners", listeners, &values)
 }

@@ -2,6 +2,9 @@
 //!
 //! What a token takes to come back is minutes in all of them, so no count here depends on how fast a test runs.
 
+mod grpc;
+mod jwt;
+
 use std::fs;
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -10,7 +13,6 @@ use std::time::Instant;
 use serde_json::Value;
 use weir_stack::{Client, Listeners, Request, Response};
 
-use crate::lifecycle::{Service, plain};
 use crate::rig::{Options, Rig};
 
 /// The secret that the pages hash with.
@@ -326,100 +328,5 @@ fn exports_cost_more_and_are_not_charged_twice() {
         page.from(3).passes(&export(&format!("invented-{number}"), ""), 1);
     }
     page.from(3).is_limited(&export("invented-10", ""), "per-ip", 360);
-    page.rig.assert_no_errors_logged();
-}
-
-fn grpc(path: &str) -> Request {
-    Request::new("POST", path)
-        .header("content-type", "application/grpc")
-        .header("te", "trailers")
-        .body(b"\0\0\0\0\0".to_vec())
-}
-
-#[test]
-fn methods_of_grpc_have_their_own_limits() {
-    let service = Service::start(|_, _| plain("200 OK", "content-type: application/grpc\r\ngrpc-status: 0\r\n"));
-    let options = Options { envoys: 1, upstream_port: Some(service.port), ..Options::default() };
-    let page = Page { rig: Rig::start(&policy("grpc"), options), started: Instant::now() };
-    let front = page.rig.over_http2();
-    let mut client = Client::new(front.over_http2_port(0));
-    let mut call = |path: &str| client.send(&grpc(path)).unwrap();
-    let table = [
-        ("/shop.v1.Catalog/Search", 5, 720),
-        ("/shop.v1.Checkout/Pay", 3, 1200),
-        ("/shop.v1.Stock/Watch", 2, 1800),
-        ("/shop.v1.Catalog/Get", 20, 180),
-    ];
-    for (path, limit, token) in table {
-        for left in (0..limit).rev() {
-            let answer = call(path);
-            let (limit, left) = (limit.to_string(), left.to_string());
-            assert_eq!(told(&answer), (200, Some(limit.as_str()), Some(left.as_str())), "{path}");
-            assert_eq!((answer.header("grpc-status"), answer.text().as_str()), (Some("0"), "ok"), "the service's own");
-        }
-        let refused = call(path);
-        let names = ["content-type", "grpc-status", "grpc-message", "x-ratelimit-remaining", "retry-after"];
-        let wanted = [Some("application/grpc"), Some("8"), Some("rate_limited: per-client"), Some("0"), None];
-        assert_eq!(
-            (refused.status, names.map(|name| refused.header(name)), refused.text().as_str()),
-            (200, wanted, "")
-        );
-        let pushback: u64 = refused.header("grpc-retry-pushback-ms").expect("a wait").parse().unwrap();
-        page.assert_wait(token, pushback / 1000);
-    }
-    // Another method of a service that is limited as one, another service with a method that is.
-    assert_eq!(call("/shop.v1.Checkout/Cancel").header("grpc-status"), Some("8"));
-    assert_eq!(call("/shop.v1.Orders/Watch").header("grpc-status"), Some("8"));
-    let reflection = call("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo");
-    let names = ["grpc-status", "grpc-message", "grpc-retry-pushback-ms"];
-    let wanted = [Some("7"), Some("forbidden: per-client"), None];
-    assert_eq!((reflection.status, names.map(|name| reflection.header(name))), (200, wanted));
-    for _ in 0..30 {
-        assert_eq!(told(&call("/grpc.health.v1.Health/Check")), (200, None, None));
-    }
-    // Nobody escapes by leaving the content type out; then HTTP's words are used.
-    let plain = Client::new(front.over_http2_port(0)).send(&Request::new("POST", "/shop.v1.Catalog/Search")).unwrap();
-    assert_eq!(told(&plain), (429, Some("5"), Some("0")));
-    assert_eq!(page.rig.envoys[0].stat("http.ingress.downstream_cx_http2_total"), Some(1), "it was HTTP/2");
-    page.rig.assert_no_errors_logged();
-}
-
-#[test]
-fn the_subject_and_the_plan_of_a_jwt_are_tenant_and_tier() {
-    let mut page = start_with(&listener("jwt"), "jwt");
-    let token = |arguments: &str| shell("jwt.md", "token()", &format!("token {arguments}"));
-    let with = |token: &str| Request::get("/").header("authorization", format!("Bearer {token}"));
-    let client = page.from(2);
-    let joe = with(&token("joe gold"));
-    client.passes(&joe, 20);
-    client.is_limited(&joe, "per-user", 180);
-    // A new token of the same subject is the same tenant, at any address.
-    page.from(3).is_limited(&with(&token("joe gold")), "per-user", 180);
-    // A plan that the policy does not know is the default tier; a subject that it names has its own.
-    assert_eq!(told(&client.send(&with(&token("ann platinum")))), (200, Some("5"), Some("4")));
-    assert_eq!(told(&client.send(&with(&token("ann free")))), (200, Some("5"), Some("3")));
-    assert_eq!(told(&client.send(&with(&token("acme free")))), (200, Some("20"), Some("19")));
-    client.is_refused(&with(&token("mallory gold")), 403, r#"{"error":"forbidden","rule":"per-user"}"#);
-    client.is_refused(&with(&token("'' gold")), 403, r#"{"error":"forbidden","rule":"per-user"}"#);
-    // What Envoy refuses never reaches weir.
-    let keys = page.keys();
-    let good = token("eve free");
-    let (signed, signature) = good.rsplit_once('.').unwrap();
-    let promoted = format!("{}.{signature}", token("eve gold").rsplit_once('.').unwrap().0);
-    let unsigned = format!("{signed}.");
-    for bad in [promoted.as_str(), &unsigned, "", "a.b.c", &good[..good.len() - 4]] {
-        assert_eq!(client.send(&with(bad)).status, 401, "{bad}");
-    }
-    assert_eq!(client.send(&Request::get("/").header("x-user", "eve")).status, 401);
-    assert_eq!(page.keys(), keys);
-    let wanted = ["acme", "ann", "joe"].map(|user| format!("rl:{{user.{user}}}:per-user:default:3600000:t3"));
-    assert_eq!(keys, wanted);
-    // What the page warns of: weir before jwt_authn reads nothing.
-    let whole = listener("jwt");
-    let parts: Vec<&str> = whole.split("\n                - name: ").collect();
-    let [head, jwt_authn, weir, router] = parts[..] else { panic!("three filters: {whole}") };
-    let swapped = [head, weir, jwt_authn, router].join("\n                - name: ");
-    page.rig.envoys[0].push_listeners(&swapped).unwrap();
-    page.from(2).is_refused(&with(&good), 403, r#"{"error":"forbidden","rule":"per-user"}"#);
     page.rig.assert_no_errors_logged();
 }
