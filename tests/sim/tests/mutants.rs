@@ -25,8 +25,8 @@ const ROOT: &str = "tests/sim/src/root.rs";
 const LEASE: &str = "src/local/lease.rs";
 const TABLE: &str = "src/local/table.rs";
 const LENDING: &str = "src/engine/plan/lending.rs";
-const FLOW: &str = "src/engine/mod.rs";
-const LINE: &str = "src/engine/line.rs";
+const ADMISSION: &str = "src/engine/admission.rs";
+const CALLS: &str = "src/engine/calls.rs";
 const WEBDIS: &str = "src/limiter/redis/webdis.rs";
 
 const fn mutant(breaks: &'static str, parts: &'static [Part]) -> Mutant {
@@ -83,17 +83,17 @@ const MUTANTS: &[Mutant] = &[
            part!(ROOT, "Some(clock + «self.expiry_ms(clock, call)»);", "call.wait(self.used)")),
     // The proxy.
     mutant("rule 1: what was granted to one who has left is pooled",
-           part!(LINE, "LendingEnd::Answered(«acquired», granted, denied);",
+           part!(CALLS, "self.close(plan, ask, lending, LendingEnd::Answered(«said»))",
                  "let mut more = acquired.clone();
-                  let left = call.group.iter().zip(&shares).filter(|((ticket, _), share)| {
+                  let left = call.group.iter().zip(shares).filter(|((ticket, _), share)| {
                       matches!(share, Share::Granted(_)) && !self.waiters.get(ticket).is_some()
                   });
                   more.lent.held += left.map(|((_, cost), _)| *cost).sum::<u64>();
-                  &*Box::leak(Box::new(more))")),
+                  Said { acquired: &*Box::leak(Box::new(more)), ..said }")),
     mutant("rule 1: what was granted to those who wait is pooled, too",
-           part!(LENDING, "let waiting = «entry.lease.renew(&acquired.lent, call.sent, now)»;",
-                 "let waiting = entry.lease.renew(&acquired.lent, call.sent, now);
-                  entry.lease.tokens += granted;
+           part!(LENDING, "let waiting = «entry.lease.renew(&said.acquired.lent, said.sent, now)»;",
+                 "let waiting = entry.lease.renew(&said.acquired.lent, said.sent, now);
+                  entry.lease.tokens += said.granted;
                   waiting")),
     mutant("rule 2: more is kept than the root has kept",
            part!(LEASE, "let carried = «self.at_hand(now).min(lent.kept)»;", "self.at_hand(now)")),
@@ -108,7 +108,7 @@ const MUTANTS: &[Mutant] = &[
            part!(LEASE, "self.expires = «self.expires.min(now + margin(SHORT_LIFE.min(terms.life)))»;", "self.expires")),
     mutant("rule 6: after a lost call all is kept",
            part!(LEASE, "«(self.tokens, self.size, self.end, self.expires) = (0, 0, 0, Ms(0));»", "")),
-    mutant("rule 6: a reply after the call's own end is used", part!(LINE, "let end = if «now.mono < call.ends» { end }", "true")),
+    mutant("rule 6: a reply after the call's own end is used", part!(CALLS, "let end = if «self.now.mono < call.ends» { end }", "true")),
     mutant("rule 8: the old lease is reported again after a lost call",
            part!(LEASE, "«(self.tokens, self.size, self.end, self.expires) = (0, 0, 0, Ms(0));»",
                  "(self.tokens, self.expires) = (0, Ms(0));")),
@@ -117,26 +117,26 @@ const MUTANTS: &[Mutant] = &[
              Part { file: LEASE, find: "if «self.call_ends > Ms(0)» {", replace: "false" }]),
     mutant("a reply renews a lease that has gone on without it",
            &[Part { file: LENDING, find: "if «entry.lease.moment() != call.moment» {\n                return Closed", replace: "false" },
-             Part { file: LINE, find: "let end = if «now.mono < call.ends» { end }", replace: "true" }]),
+             Part { file: CALLS, find: "let end = if «self.now.mono < call.ends» { end }", replace: "true" }]),
     mutant("new tokens are counted twice",
            part!(LEASE, "self.tokens = carried.saturating_add(«lent.extra»).saturating_add(lent.held);", "2 * lent.extra")),
     mutant("a call that never began gives everything back",
            part!(LEASE, "self.tokens.saturating_add(«offer.carry.saturating_sub(offer.want)»)", "offer.carry")),
     mutant("what another rule has refused stays spent",
-           part!(FLOW, "«plan.put_back(self.store.as_ref(), &want.ask, *receipt, now.mono);»", "")),
-    mutant("what is held passes, too", part!(LINE, "Share::Granted(_) if «call.asked.hold» =>", "false")),
+           part!(ADMISSION, "«plan.put_back(&charge.ask, receipt, self.now.mono);»", "")),
+    mutant("what is held passes, too", part!(CALLS, "Share::Granted(_) if «call.asked.hold» =>", "false")),
     // Replies that belong to other calls.
     mutant("swapped: another call's reply is believed",
            part!(WEBDIS, "(Some(number), _) if «u64::try_from(number) != Ok(asked.number)» =>", "false")),
-    mutant("swapped: all calls have one number", part!(LINE, "out.asked.number = «self.random() >> NOT_EXACT_BITS»;", "0")),
+    mutant("swapped: all calls have one number", part!(CALLS, "out.asked.number = «self.random() >> NOT_EXACT_BITS»;", "0")),
     mutant("swapped: an error without a number proves that this call has not run",
-           part!(LINE, "let is_certain = «matches!(end, HttpEnd::NotStarted(_))»;",
+           part!(CALLS, "let is_certain = «matches!(end, HttpEnd::NotStarted(_))»;",
                  "matches!(end, HttpEnd::NotStarted(_)) || failure == Failure::Redis")),
     mutant("swapped: a call whose reply was another's has not run",
-           part!(LINE, "let is_certain = «matches!(end, HttpEnd::NotStarted(_))»;",
+           part!(CALLS, "let is_certain = «matches!(end, HttpEnd::NotStarted(_))»;",
                  "matches!(end, HttpEnd::NotStarted(_)) || failure == Failure::Misdelivered")),
     mutant("swapped: the second try names the lease that the first may have closed",
-           part!(LINE, "again.asked.offer = «Offer { want: want.saturating_sub(carry), debt, ..Offer::default() }»;",
+           part!(CALLS, "again.asked.offer = «Offer { want: want.saturating_sub(carry), debt, ..Offer::default() }»;",
                  "again.asked.offer")),
     mutant("swapped: the second try never began, and the lease that the first may have closed lives on",
            part!(LEASE, "if «offer.end != self.end» {\n            return self.lose_call();", "false")),
