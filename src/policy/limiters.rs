@@ -48,17 +48,20 @@ fn limiter(reader: &mut Reader, name: &str, path: &Path, tree: &Tree, environmen
         // The value stays unsaid.
         reader.note(&path, Found::Nothing, "names a variable whose value is no header value", "use visible ASCII");
     }
-    let (cluster, ()) = (cluster?, transport?);
-    let limiter = Limiter {
-        name: name.to_owned(),
-        authority: authority?.unwrap_or_else(|| cluster.clone()),
-        cluster,
-        timeout: timeout?,
-        authorization: authorization.map(Credential),
-        breaker: breaker?,
-        max_new_keys_per_second: new_keys?,
-    };
-    is_name.then_some(limiter)
+    match (transport, cluster, authority, timeout, breaker, new_keys) {
+        (Some(()), Some(cluster), Some(authority), Some(timeout), Some(breaker), Some(new_keys)) if is_name => {
+            Some(Limiter {
+                name: name.to_owned(),
+                authority: authority.unwrap_or_else(|| cluster.clone()),
+                cluster,
+                timeout,
+                authorization: authorization.map(Credential),
+                breaker,
+                max_new_keys_per_second: new_keys,
+            })
+        }
+        _ => None,
+    }
 }
 
 fn breaker(reader: &mut Reader, fields: &Fields) -> Option<BreakerLimits> {

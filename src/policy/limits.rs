@@ -140,8 +140,8 @@ fn entry(reader: &mut Reader, path: &Path, name: &str, tree: &Tree) -> Option<En
             None => complete = false,
         }
     }
-    if let Value::List(_, least, most) = LIST {
-        reader.is_as_many(path, items.len(), least, most);
+    if let Value::List(list) = LIST {
+        reader.is_as_many(path, items.len(), list.least, list.most);
     }
     let mut limits = limits.into_iter();
     entry.allowance = Allowance::Limited(limits.next().filter(|_| complete)?);
