@@ -1,8 +1,46 @@
 //! `response`: what clients see.
 
-use super::Response;
 use super::language::{FAMILIES, RESETS, RESPONSE, UPSTREAM, Value};
 use super::read::{Fields, Reader};
+
+/// What clients see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// Status of a limited request.
+    pub status: u16,
+    /// Content type of the body.
+    pub content_type: String,
+    /// Body of a limited request; `{rule}` and `{retry_after}` are replaced.
+    pub body: String,
+    /// Whether `x-ratelimit-limit`, `-remaining` and `-reset` are sent.
+    pub x_ratelimit: bool,
+    /// Whether `ratelimit-policy` and `ratelimit` are sent.
+    pub ratelimit: bool,
+    /// How `x-ratelimit-reset` is told.
+    pub reset: Reset,
+    /// What becomes of the same headers of the service behind.
+    pub upstream_headers: UpstreamHeaders,
+    /// Added to Retry-After at random, in whole seconds: at most this many thousandths of the wait.
+    pub retry_after_jitter: u16,
+}
+
+/// What becomes of limit headers that the service behind has sent itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamHeaders {
+    /// Those of this proxy stand in their place.
+    Replace,
+    /// They stay. A family of which the service has sent a header is the service's.
+    Keep,
+}
+
+/// How a reset is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reset {
+    /// As a moment: seconds since 1970.
+    Epoch,
+    /// As a wait in seconds.
+    Seconds,
+}
 
 pub(super) fn read(reader: &mut Reader, fields: &Fields) -> Option<Response> {
     let fields = reader.object_of(fields, "response", &RESPONSE)?;
