@@ -5,9 +5,70 @@ use super::problem::{Found, Path};
 use super::read::{Fields, Reader};
 use super::sources::property;
 use super::tree::Tree;
-use super::{ClassId, ClassIndex, ClassMatch, Classes, Condition, Kind as PropertyKind, Origin};
+use super::{Kind as PropertyKind, Origin};
 use crate::path::{NoPattern, Paths, Pattern, Regex};
 use crate::request::normal_host;
+use crate::trie::Trie;
+
+/// The class of a request: an index into [`Classes::names`]; 0 is the class `default`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassId(pub usize);
+
+/// The ordered list of class matches and the names that they use.
+#[derive(Clone, Debug)]
+pub struct Classes {
+    /// Names by [`ClassId`]; the first is `default`.
+    pub names: Vec<String>,
+    /// In the order of the policy: the first that matches wins.
+    pub matches: Vec<ClassMatch>,
+    /// Which paths are one.
+    pub paths: Paths,
+    /// How the matches that a request may meet are found among many.
+    pub index: ClassIndex,
+}
+
+/// Indices into [`Classes::matches`], each list in ascending order.
+#[derive(Clone, Debug, Default)]
+pub struct ClassIndex {
+    /// The matches that have a path.
+    pub by_path: Trie,
+    /// The others.
+    pub without_path: Vec<usize>,
+    /// By method, the first match that needs the path of such a request.
+    pub first_by_method: Vec<(String, usize)>,
+    /// The first that needs the path of a request with any other method.
+    pub first_by_other: Option<usize>,
+    /// The first of all that have a path.
+    pub first: Option<usize>,
+}
+
+/// One entry of `classes`.
+#[derive(Clone, Debug)]
+pub struct ClassMatch {
+    /// The class of a request that matches.
+    pub class: ClassId,
+    /// Methods, any of which matches; None matches all.
+    pub methods: Option<Vec<String>>,
+    /// The path; None matches all.
+    pub path: Option<Pattern>,
+    /// What the whole path has to match as well.
+    pub regex: Option<Regex>,
+    /// What else must hold, all of it.
+    pub conditions: Vec<Condition>,
+    /// What a request takes from a bucket.
+    pub cost: u64,
+    /// No rule looks at the request.
+    pub exempt: bool,
+}
+
+/// What must hold of one value of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Which value.
+    pub origin: Origin,
+    /// What it has to be; None where it only has to be there. A host may be `*.` and what it ends in.
+    pub exact: Option<String>,
+}
 
 /// The class of requests that match nothing.
 pub(super) const DEFAULT: &str = "default";

@@ -36,6 +36,7 @@ fn digits(text: &str) -> Option<u64> {
 }
 
 /// A duration as policies write it, in the largest unit of which it is a whole number.
+#[inline(never)] // It is small, and so is the module to be.
 pub(super) fn told(duration: Ms) -> String {
     let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)];
     let whole = units.into_iter().find(|(_, size)| duration.0 > 0 && duration.0.is_multiple_of(*size));

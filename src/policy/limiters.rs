@@ -1,12 +1,56 @@
 //! Where tokens come from: the limiters of a policy.
 
+use std::fmt;
+
 use super::decode::variable;
 use super::language::{BREAKER, HEADER_VALUE, LIMITER, NAME, POLICY, TRANSPORTS, Value};
 use super::problem::{Found, Path};
 use super::read::{Fields, Reader};
 use super::tree::Tree;
-use super::{BreakerLimits, Credential, Environment, Limit, Limiter, Limiters};
+use super::{Environment, Limit, Limiters};
 use crate::clock::Ms;
+
+/// A Redis limiter behind Webdis.
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    /// Its name in the policy.
+    pub name: String,
+    /// The host's name for where it is.
+    pub cluster: String,
+    /// `Host` of the calls.
+    pub authority: String,
+    /// How long a request waits.
+    pub timeout: Ms,
+    /// Value of `Authorization`, if there is one.
+    pub authorization: Option<Credential>,
+    /// When it is left alone.
+    pub breaker: BreakerLimits,
+    /// How many keys that this proxy does not know may ask in a second.
+    pub max_new_keys_per_second: Option<Limit>,
+}
+
+/// When a limiter is left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerLimits {
+    /// After so many failed calls,
+    pub failures: u64,
+    /// if they are so many thousandths of all calls,
+    pub share: u16,
+    /// within this time,
+    pub within: Ms,
+    /// and then asked again about this often.
+    pub probe_every: Ms,
+}
+
+/// A secret that must not be printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential(pub String);
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("Credential(..)")
+    }
+}
 
 /// All limiters, in the order of their names, as [`super::routing::names`] counts them.
 pub(super) fn read(reader: &mut Reader, fields: &Fields, environment: Environment) -> Option<Limiters> {
@@ -48,17 +92,20 @@ fn limiter(reader: &mut Reader, name: &str, path: &Path, tree: &Tree, environmen
         // The value stays unsaid.
         reader.note(&path, Found::Nothing, "names a variable whose value is no header value", "use visible ASCII");
     }
-    let (cluster, ()) = (cluster?, transport?);
-    let limiter = Limiter {
-        name: name.to_owned(),
-        authority: authority?.unwrap_or_else(|| cluster.clone()),
-        cluster,
-        timeout: timeout?,
-        authorization: authorization.map(Credential),
-        breaker: breaker?,
-        max_new_keys_per_second: new_keys?,
-    };
-    is_name.then_some(limiter)
+    match (transport, cluster, authority, timeout, breaker, new_keys) {
+        (Some(()), Some(cluster), Some(authority), Some(timeout), Some(breaker), Some(new_keys)) if is_name => {
+            Some(Limiter {
+                name: name.to_owned(),
+                authority: authority.unwrap_or_else(|| cluster.clone()),
+                cluster,
+                timeout,
+                authorization: authorization.map(Credential),
+                breaker,
+                max_new_keys_per_second: new_keys,
+            })
+        }
+        _ => None,
+    }
 }
 
 fn breaker(reader: &mut Reader, fields: &Fields) -> Option<BreakerLimits> {

@@ -6,7 +6,42 @@ use super::limit::{self, Limit, NoLimit};
 use super::problem::{Found, Path};
 use super::read::{Fields, Reader};
 use super::tree::Tree;
-use super::{Allowance, ClassId, Classes, Entry, Tier};
+use super::{ClassId, Classes};
+
+/// The limits of one tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tier {
+    /// Its name in the policy.
+    pub name: String,
+    /// The limits that differ.
+    pub entries: Vec<Entry>,
+    /// By [`ClassId`], an index into `entries`.
+    pub by_class: Vec<usize>,
+}
+
+/// One limit of a tier: a bucket belongs to it, whichever of its classes a request is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// A class or `default`; part of the Redis key.
+    pub name: String,
+    /// What it allows.
+    pub allowance: Allowance,
+    /// The share of one proxy, where the rule needs one.
+    pub own: Option<Limit>,
+    /// Limits that must hold as well, each with the share of one proxy; their periods differ.
+    pub also: Vec<(Limit, Option<Limit>)>,
+}
+
+/// What an entry allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowance {
+    /// Nothing: 403.
+    Deny,
+    /// Everything.
+    Unlimited,
+    /// A token bucket.
+    Limited(Limit),
+}
 
 /// The smallest burst of which a part can be lent while a part stays.
 const LENDABLE: u64 = 2;
@@ -140,8 +175,8 @@ fn entry(reader: &mut Reader, path: &Path, name: &str, tree: &Tree) -> Option<En
             None => complete = false,
         }
     }
-    if let Value::List(_, least, most) = LIST {
-        reader.is_as_many(path, items.len(), least, most);
+    if let Value::List(list) = LIST {
+        reader.is_as_many(path, items.len(), list.least, list.most);
     }
     let mut limits = limits.into_iter();
     entry.allowance = Allowance::Limited(limits.next().filter(|_| complete)?);

@@ -71,42 +71,50 @@ fn rule(
     let sources = sources::read(reader, &fields, setting);
     let keys = Keys { sources: sources.as_deref(), hash_key: common.hash_key.clone() };
     let missing = missing(reader, &fields, &keys);
-    let is_lent = matches!(mode, Some(Mode::Lease(_)));
-    let (mut tiers, of_tenants) = tiers(reader, &fields, common, is_lent, &keys, setting);
+    let (mut tiers, of_tenants) = tiers(reader, &fields, common, mode, &keys, setting);
     let is_local = mode == Some(Mode::Local);
     let routing = routing::read(reader, &fields, &common.limiters, tiers.as_deref(), &keys, is_local);
-    let on_error = match mode {
-        // It asks nobody, so there is no failure to answer; what is written is for the day when the mode is another one.
-        Some(Mode::Local) if fields.get("on_error").is_none() => Some(OnError::Deny),
-        Some(Mode::Local) => on_error(reader, &fields).map(|_| OnError::Deny),
-        _ => on_error(reader, &fields),
-    };
-    let shadow = reader.flag(&fields, "shadow_mode");
-    let headers = reader.flag(&fields, "headers");
+    let on_error = on_error(reader, &fields, is_local);
+    let (shadow, headers) = (reader.flag(&fields, "shadow_mode"), reader.flag(&fields, "headers"));
     let idempotency = reader.if_written(&fields, "idempotency", idempotency);
     if is_local || on_error == Some(OnError::Local) {
         let proxies = common.proxies.or_else(|| without_proxies(reader, common, path))?;
         limits::share(tiers.as_deref_mut().unwrap_or_default(), common.classes, proxies);
     }
-    let Keys { hash_key, .. } = keys;
-    let OfTenants { tenants, networks, sources: tier_sources, default } = of_tenants;
-    Some(Rule {
-        name: name?,
-        sources: sources?,
-        hash_key,
-        missing: missing?,
-        tenants,
-        networks,
-        tier_sources,
-        default_tier: default?,
-        tiers: tiers?,
-        mode: mode?,
-        routing: routing?,
-        on_error: on_error?,
-        shadow: shadow?,
-        idempotency: idempotency?,
-        headers: headers?,
-    })
+    let (hash_key, OfTenants { tenants, networks, sources: tier_sources, default }) = (keys.hash_key, of_tenants);
+    // In one go: what is dropped is dropped in one place, and the module is smaller.
+    match (name, sources, missing, default, tiers, mode, routing, on_error, shadow, idempotency, headers) {
+        (
+            Some(name),
+            Some(sources),
+            Some(missing),
+            Some(default_tier),
+            Some(tiers),
+            Some(mode),
+            Some(routing),
+            Some(on_error),
+            Some(shadow),
+            Some(idempotency),
+            Some(headers),
+        ) => Some(Rule {
+            name,
+            sources,
+            hash_key,
+            missing,
+            tenants,
+            networks,
+            tier_sources,
+            default_tier,
+            tiers,
+            mode,
+            routing,
+            on_error,
+            shadow,
+            idempotency,
+            headers,
+        }),
+        _ => None,
+    }
 }
 
 /// A name that no rule before has: it stands in Redis keys.
@@ -126,10 +134,11 @@ fn tiers(
     reader: &mut Reader,
     fields: &Fields,
     common: &Common,
-    is_lent: bool,
+    mode: Option<Mode>,
     keys: &Keys,
     setting: &mut sources::Setting,
 ) -> (Option<Vec<Tier>>, OfTenants) {
+    let is_lent = matches!(mode, Some(Mode::Lease(_)));
     let limits = limits::Setting { classes: common.classes, is_lent };
     let mut tiers = limits::read(reader, fields, limits);
     let mut of_tenants = OfTenants::default();
@@ -149,12 +158,17 @@ fn idempotency(reader: &mut Reader, fields: &Fields, word: &'static str) -> Opti
     Some(Idempotency { header: header?, keep: keep? })
 }
 
-fn on_error(reader: &mut Reader, fields: &Fields) -> Option<OnError> {
-    if fields.get("on_error").is_none() {
+fn on_error(reader: &mut Reader, fields: &Fields, is_local: bool) -> Option<OnError> {
+    if fields.get("on_error").is_none() && !is_local {
         const WANTED: &str = "choose what a request gets when the limiter fails: allow, deny or local";
         reader.note(&fields.path.word("on_error"), Found::Nothing, "is missing", WANTED);
     }
-    reader.choice(fields, "on_error", ON_ERROR)
+    if !is_local {
+        return reader.choice(fields, "on_error", ON_ERROR);
+    }
+    // It asks nobody, so there is no failure to answer; what is written is for the day when the mode is another one.
+    let written = reader.if_written(fields, "on_error", |reader, fields, word| reader.choice(fields, word, ON_ERROR));
+    written.map(|_| OnError::Deny)
 }
 
 fn without_proxies(reader: &mut Reader, common: &Common, path: &Path) -> Option<u64> {

@@ -6,9 +6,72 @@ use super::language::{
 use super::problem::{Found, Path};
 use super::read::{Fields, Reader};
 use super::tree::Tree;
-use super::{AddressFrom, Origin, Source};
 use crate::path::Paths;
 use crate::tenant::Storage;
+
+/// Something that a tenant's value is read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// First part of the tenant.
+    pub label: String,
+    /// What is read.
+    pub origin: Origin,
+    /// Whether the value may be stored as it is.
+    pub storage: Storage,
+    /// Whether clients cannot make the value up.
+    pub trusted: bool,
+    /// Whether a request that sends it twice is answered with 400.
+    pub refuses_doubled: bool,
+}
+
+/// What a source reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A header, by its lower-case name.
+    Header(String),
+    /// The token of `Authorization: Bearer`.
+    Bearer,
+    /// The user of `Authorization: Basic`.
+    BasicUser,
+    /// A parameter of the query, by its name.
+    Query(String),
+    /// A cookie, by its name.
+    Cookie(String),
+    /// The host that the request is for.
+    Host,
+    /// A segment of the path, counted from 1.
+    PathSegment(usize, Paths),
+    /// What the host of the module knows, by its path.
+    Property(Vec<String>, Kind),
+    /// The client's address, an IPv6 one cut to so many bits.
+    ClientIp(AddressFrom, u32),
+    /// Several values, all of which must be there.
+    All(Vec<Source>),
+    /// A value that stands in the policy: one bucket for all.
+    Constant(String),
+}
+
+/// How the bytes of a property are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// As they are: in conditions of classes.
+    Bytes,
+    /// UTF-8 without control characters; all else is none.
+    Text,
+    /// 8 bytes, a double or an integer, that are an integer below 2^53; written as a decimal.
+    Number,
+    /// One byte; written as `true` or `false`.
+    Bool,
+}
+
+/// Where the address of a client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressFrom {
+    /// By the host.
+    Host,
+    /// By X-Forwarded-For: so many entries before its last one.
+    Forwarded(usize),
+}
 
 /// The label of tenants that no source named.
 pub(super) const NONE: &str = "none";

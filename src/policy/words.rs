@@ -82,7 +82,7 @@ impl Reader {
     #[inline(never)]
     pub fn integer(&mut self, fields: &Fields, word: &'static str) -> Option<u64> {
         let (tree, path, value) = self.declared(fields, word)?;
-        let Value::Integer(from, to) = *value else {
+        let Value::Integer(&(from, to)) = *value else {
             return None;
         };
         let wanted = match to {
@@ -102,8 +102,8 @@ impl Reader {
     pub fn duration(&mut self, fields: &Fields, word: &'static str) -> Option<Ms> {
         let (tree, path, value) = self.declared(fields, word)?;
         let (units, from, to) = match *value {
-            Value::Duration(from, to) => ("ms, s, m, h", from, to),
-            Value::Seconds(from, to) => ("s, m, h", from.saturating_mul(1000), to.saturating_mul(1000)),
+            Value::Duration(from, to) => ("ms, s, m, h", u64::from(from), u64::from(to)),
+            Value::Seconds(from, to) => ("s, m, h", Ms(1000).times(from.into()).0, Ms(1000).times(to.into()).0),
             _ => return None,
         };
         let (least, most) = (limit::told(Ms(from)), limit::told(Ms(to)));
@@ -129,7 +129,7 @@ impl Reader {
         };
         // A float that is told would be 10 kB of module.
         let wanted = format!("write a part from {}.{} to {}.{}", from / 10, from % 10, to / 10, to % 10);
-        let (from, to) = (from as f64 / 10.0, to as f64 / 10.0);
+        let (from, to) = (f64::from(from) / 10.0, f64::from(to) / 10.0);
         let (part, found) = match &*tree {
             Tree::Int(part) => (*part as f64, Found::Number(*part)),
             Tree::Float(part) => (*part, Found::Ours("a number")),
@@ -196,7 +196,7 @@ impl Reader {
         let (tree, path) = self.needed(fields, word)?;
         let items: Vec<_> = self.list(&path, tree, wanted)?.collect();
         match fields.object.field(word).map(|field| &field.value) {
-            Some(Value::List(_, least, most)) if !self.is_as_many(&path, items.len(), *least, *most) => None,
+            Some(Value::List(list)) if !self.is_as_many(&path, items.len(), list.least, list.most) => None,
             _ => Some(items),
         }
     }

@@ -40,9 +40,9 @@ impl Sites {
     fn value(&mut self, value: &'static Value, tree: &Tree, at: &[Step]) {
         match (value, tree) {
             (Value::Object(object), _) => self.object(object, tree, at),
-            (Value::List(of, ..), Tree::List(items)) => {
+            (Value::List(list), Tree::List(items)) => {
                 for (index, item) in items.iter().enumerate() {
-                    self.value(of, item, &below(at, Step::Item(index)));
+                    self.value(&list.of, item, &below(at, Step::Item(index)));
                 }
             }
             (Value::Map(Map { keys, of, .. }), Tree::Map(pairs)) => {
@@ -56,7 +56,7 @@ impl Sites {
                 let value = values.iter().find(|value| fits(value, tree));
                 self.value(value.unwrap_or_else(|| panic!("{at:?}: {tree:?} is none of them")), tree, at);
             }
-            (Value::Named(_, value), _) => self.value(value, tree, at),
+            (Value::Named(named), _) => self.value(named.value, tree, at),
             (Value::Sources(_), Tree::List(items)) => {
                 for (index, item) in items.iter().enumerate() {
                     let Tree::Map(pairs) = item else { panic!("{at:?}: {item:?} is no source") };
@@ -87,12 +87,12 @@ pub fn fits(value: &Value, tree: &Tree) -> bool {
         (Value::Object(object), Tree::Map(pairs)) => {
             pairs.is_empty() || pairs.iter().any(|(key, _)| object.fields.iter().any(|field| field.word == key))
         }
-        (Value::Map(_), Tree::Map(_)) | (Value::List(..), Tree::List(_)) | (Value::Number(_), Tree::Int(_)) => true,
+        (Value::Map(_), Tree::Map(_)) | (Value::List(_), Tree::List(_)) | (Value::Number(_), Tree::Int(_)) => true,
         (Value::Word(words), Tree::Text(text)) => words.iter().any(|term| term.word == text),
         (Value::Limit, Tree::Text(text)) => text.contains('/'),
         (Value::Text(_), Tree::Text(_)) => true,
         (Value::Either(values), _) => values.iter().any(|value| fits(value, tree)),
-        (Value::Named(_, value), _) => fits(value, tree),
+        (Value::Named(named), _) => fits(named.value, tree),
         _ => false,
     }
 }
@@ -145,7 +145,8 @@ pub fn objects() -> Vec<&'static Object> {
     fn of_value(value: &'static Value, objects: &mut Vec<&'static Object>) {
         match value {
             Value::Object(object) => of_object(object, objects),
-            Value::List(of, ..) | Value::Named(_, of) => of_value(of, objects),
+            Value::List(list) => of_value(&list.of, objects),
+            Value::Named(named) => of_value(named.value, objects),
             Value::Map(Map { of, .. }) => of_value(of, objects),
             Value::Either(values) => values.iter().for_each(|value| of_value(value, objects)),
             _ => {}

@@ -14,21 +14,24 @@ use crate::{Schema, decode, yaml};
 fn bounds(value: &Value) -> Option<(Vec<Tree>, Vec<Tree>)> {
     let text = |text: String| Tree::Text(text);
     Some(match value {
-        Value::Integer(from, i64::MAX) => (vec![Tree::Int(*from)], vec![Tree::Int(from - 1)]),
-        Value::Integer(from, to) => {
+        Value::Integer((from, i64::MAX)) => (vec![Tree::Int(*from)], vec![Tree::Int(from - 1)]),
+        Value::Integer((from, to)) => {
             (vec![Tree::Int(*from), Tree::Int(*to)], vec![Tree::Int(from - 1), Tree::Int(to + 1), Tree::Float(1.5)])
         }
-        Value::Number(number) => (vec![Tree::Int(*number)], vec![Tree::Int(number - 1), Tree::Int(number + 1)]),
+        Value::Number(number) => {
+            let number = i64::from(*number);
+            (vec![Tree::Int(number)], vec![Tree::Int(number - 1), Tree::Int(number + 1)])
+        }
         Value::Tenths(from, to) => {
-            let (from, to) = (*from as f64 / 10.0, *to as f64 / 10.0);
+            let (from, to) = (f64::from(*from) / 10.0, f64::from(*to) / 10.0);
             let texts = [from, to, (from + to) / 2.0].map(|part| text(part.to_string()));
             let beyond = [from - 0.0001, to + 0.0001];
             let numbers = [Tree::Float(from), Tree::Float(to)].into_iter().chain(texts).collect();
             let others = beyond.map(Tree::Float).into_iter().chain(beyond.map(|part| text(format!("{part:.4}"))));
             (numbers, others.chain([text(".".to_owned()), text("0.5%".to_owned())]).collect())
         }
-        Value::Duration(from, to) => durations(*from, *to, 1),
-        Value::Seconds(from, to) => durations(from * 1000, to * 1000, 1000),
+        Value::Duration(from, to) => durations(u64::from(*from), u64::from(*to), 1),
+        Value::Seconds(from, to) => durations(u64::from(*from) * 1000, u64::from(*to) * 1000, 1000),
         _ => return None,
     })
 }

@@ -20,7 +20,7 @@ pub static CLASS: Object = object(
         ),
         field(
             "cost",
-            Integer(1, i64::MAX),
+            Integer(&(1, i64::MAX)),
             Default("1"),
             "What a request takes; at most the burst of each limit that it meets.",
         ),
@@ -32,7 +32,7 @@ pub static CLASS: Object = object(
 /// `match` of a class.
 pub static MATCH: Object = object("match", "classes[].match", "Which requests are in a class: all words must hold.", &[
         with_examples(
-            field("methods", List(&Value::Text(&METHOD), 1, ANY_NUMBER), optional("any"), "One of these methods."),
+            field("methods", List(&super::List { of: Value::Text(&METHOD), least: 1, most: ANY_NUMBER }), optional("any"), "One of these methods."),
             &[r#"["GET", "HEAD"]"#, r#"["POST", "PUT", "PATCH", "DELETE"]"#],
         ),
         with_examples(
@@ -129,7 +129,7 @@ pub static ROUTE_METADATA: Object = object(
         with_examples(
             field(
                 "path",
-                List(&Value::Text(&PROPERTY_PART), 1, ANY_NUMBER),
+                List(&super::List { of: Value::Text(&PROPERTY_PART), least: 1, most: ANY_NUMBER }),
                 Required("write path: [NAMESPACE, KEY]"),
                 "Its namespace and keys.",
             ),

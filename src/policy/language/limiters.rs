@@ -39,7 +39,7 @@ pub static LIMITER: Object = object(
         with_examples(
             field(
                 "max_new_keys_per_second",
-                Integer(1, 1_000_000_000),
+                Integer(&(1, 1_000_000_000)),
                 optional("no cap"),
                 "How many keys that the proxy does not know may ask; beyond that `on_error` decides.",
             ),
@@ -56,7 +56,7 @@ pub static BREAKER: Object = object(
     &[
         field(
             "failures",
-            Integer(1, i64::MAX),
+            Integer(&(1, i64::MAX)),
             Default("5"),
             "After so many failed calls it is left alone, if they are its `share`.",
         ),

@@ -100,6 +100,11 @@ pub enum Presence {
     Parts,
 }
 
+// A byte here is a byte of module for each word.
+#[cfg(target_pointer_width = "32")]
+#[cfg(not(feature = "cli"))]
+const _: () = assert!(size_of::<Field>() <= 32, "what a word takes");
+
 /// What only people are told.
 pub struct Told(#[cfg(feature = "cli")] pub &'static str);
 
@@ -136,15 +141,15 @@ pub enum Value {
     /// Nothing but `true`.
     True,
     /// Exactly this number.
-    Number(i64),
+    Number(i32),
     /// An integer from .. to; without an upper bound where that is [`i64::MAX`].
-    Integer(i64, i64),
+    Integer(&'static (i64, i64)),
     /// A number from .. to, in tenths. Envoy's YAML makes a text of a fraction, so a text of it is taken as well.
-    Tenths(i64, i64),
+    Tenths(u8, u8),
     /// A duration from .. to, in milliseconds.
-    Duration(u64, u64),
+    Duration(u32, u32),
     /// A duration in whole seconds, from .. to.
-    Seconds(u64, u64),
+    Seconds(u32, u32),
     /// One of these words, each with its meaning.
     Word(&'static [Term]),
     /// A text of this form.
@@ -153,16 +158,34 @@ pub enum Value {
     Limit,
     /// An object of known words.
     Object(&'static Object),
-    /// A list of so many at least and at most.
-    List(&'static Value, usize, usize),
+    /// A list.
+    List(&'static List),
     /// An object whose keys the user chooses.
     Map(&'static Map),
     /// One of these.
     Either(&'static [Value]),
-    /// A value that stands in several places, by its name in the schema.
-    Named(&'static str, &'static Value),
+    /// A value that stands in several places.
+    Named(&'static Named),
     /// A list of [`SOURCES`], at least one.
     Sources(Place),
+}
+
+/// A list.
+pub struct List {
+    /// What stands in it.
+    pub of: Value,
+    /// How many at least.
+    pub least: usize,
+    /// How many at most.
+    pub most: usize,
+}
+
+/// A value that stands in several places.
+pub struct Named {
+    /// Its name in the schema.
+    pub name: &'static str,
+    /// The value.
+    pub value: &'static Value,
 }
 
 /// An object whose keys the user chooses.

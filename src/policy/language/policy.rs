@@ -25,7 +25,7 @@ pub static POLICY: Object = object(
         with_examples(
             field(
                 "proxies",
-                Integer(1, 100_000),
+                Integer(&(1, 100_000)),
                 optional("needed where a rule has `mode: local` or `on_error: local`"),
                 "Among how many proxies a local share is divided.",
             ),
@@ -50,13 +50,13 @@ pub static POLICY: Object = object(
         field("paths", Value::Object(&PATHS), Parts, "What the servers behind take for one path."),
         field(
             "classes",
-            List(&Value::Object(&CLASS), 0, ANY_NUMBER),
+            List(&super::List { of: Value::Object(&CLASS), least: 0, most: ANY_NUMBER }),
             Default("[]"),
             "How requests are sorted: the first that matches wins, and what matches none is in class `default`.",
         ),
         field(
             "rules",
-            List(&Value::Object(&RULE), 1, 16),
+            List(&super::List { of: Value::Object(&RULE), least: 1, most: 16 }),
             Required("write a list of 1 to 16 rules"),
             "What is limited: all are asked, and if one refuses, none takes anything.",
         ),
@@ -118,7 +118,7 @@ pub static TABLE: Object = object(
     &[with_examples(
         field(
             "entries",
-            Integer(64, 16_777_216),
+            Integer(&(64, 16_777_216)),
             Default("65536"),
             "How many tenants a proxy keeps in mind, 145 bytes each.",
         ),
@@ -155,7 +155,7 @@ pub static RESPONSE: Object = object(
     "response",
     "What clients see.",
     &[
-        field("status", Integer(400, 599), Default("429"), "Status of a limited request."),
+        field("status", Integer(&(400, 599)), Default("429"), "Status of a limited request."),
         field(
             "content_type",
             Value::Text(&HEADER_VALUE),
@@ -171,7 +171,7 @@ pub static RESPONSE: Object = object(
         with_examples(
             field(
                 "headers",
-                List(&Word(FAMILY_WORDS), 0, ANY_NUMBER),
+                List(&super::List { of: Word(FAMILY_WORDS), least: 0, most: ANY_NUMBER }),
                 Default(r#"["x-ratelimit"]"#),
                 "Families of headers; `[]` for none.",
             ),

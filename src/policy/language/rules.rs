@@ -66,7 +66,7 @@ pub static RULE: Object = object(
         with_examples(
             field(
                 "limits",
-                Named("limits", &LIMITS),
+                Named(&super::Named { name: "limits", value: &LIMITS }),
                 Required("write a limit such as 100/m, or limits by tier"),
                 "How much: one limit, or limits by tier (the keys that `tier` names) and class.",
             ),
@@ -179,8 +179,13 @@ pub static TIER: Object = object(
 
 static TENANTS: Map = Map { keys: &TENANT, of: Value::Text(&NAME), least: 0, most: ANY_NUMBER, needs: None };
 
-static OVERRIDES: Map =
-    Map { keys: &TENANT, of: Named("tier_limits", &TIER_LIMITS), least: 0, most: ANY_NUMBER, needs: None };
+static OVERRIDES: Map = Map {
+    keys: &TENANT,
+    of: Named(&super::Named { name: "tier_limits", value: &TIER_LIMITS }),
+    least: 0,
+    most: ANY_NUMBER,
+    needs: None,
+};
 
 /// `lease` of a rule.
 pub static LEASE: Object = object(
@@ -213,22 +218,36 @@ pub static IDEMPOTENCY: Object = object(
 );
 
 /// By tier; an object with `requests` is a limit.
-static LIMITS: Value = Either(&[Named("entry", &ENTRY), Value::Map(&BY_TIER)]);
+static LIMITS: Value = Either(&[Named(&super::Named { name: "entry", value: &ENTRY }), Value::Map(&BY_TIER)]);
 
-static BY_TIER: Map =
-    Map { keys: &ENTRY_NAME, of: Named("tier_limits", &TIER_LIMITS), least: 1, most: ANY_NUMBER, needs: None };
+static BY_TIER: Map = Map {
+    keys: &ENTRY_NAME,
+    of: Named(&super::Named { name: "tier_limits", value: &TIER_LIMITS }),
+    least: 1,
+    most: ANY_NUMBER,
+    needs: None,
+};
 
 /// By class.
-static TIER_LIMITS: Value = Either(&[Named("entry", &ENTRY), Value::Map(&BY_CLASS)]);
+static TIER_LIMITS: Value = Either(&[Named(&super::Named { name: "entry", value: &ENTRY }), Value::Map(&BY_CLASS)]);
 
-static BY_CLASS: Map =
-    Map { keys: &ENTRY_NAME, of: Named("entry", &ENTRY), least: 1, most: ANY_NUMBER, needs: Some("default") };
+static BY_CLASS: Map = Map {
+    keys: &ENTRY_NAME,
+    of: Named(&super::Named { name: "entry", value: &ENTRY }),
+    least: 1,
+    most: ANY_NUMBER,
+    needs: Some("default"),
+};
 
-static ENTRY: Value =
-    Either(&[Named("limit", &ONE_LIMIT), LIST, Word(&[term("deny", "403"), term("unlimited", "no limit")])]);
+static ENTRY: Value = Either(&[
+    Named(&super::Named { name: "limit", value: &ONE_LIMIT }),
+    LIST,
+    Word(&[term("deny", "403"), term("unlimited", "no limit")]),
+]);
 
 /// Several limits: each may cost a request a call.
-pub const LIST: Value = List(&Named("limit", &ONE_LIMIT), 1, 4);
+pub const LIST: Value =
+    List(&super::List { of: Named(&super::Named { name: "limit", value: &ONE_LIMIT }), least: 1, most: 4 });
 
 static ONE_LIMIT: Value = Either(&[Value::Limit, Value::Object(&LIMIT)]);
 
@@ -240,7 +259,7 @@ pub static LIMIT: Object = object(
     &[
         field(
             "requests",
-            Integer(1, 9_007_199_254_740_991),
+            Integer(&(1, 9_007_199_254_740_991)),
             Required("write how many requests per period"),
             "How many come back per period.",
         ),
@@ -255,7 +274,7 @@ pub static LIMIT: Object = object(
         ),
         field(
             "burst",
-            Integer(1, 9_007_199_254_740),
+            Integer(&(1, 9_007_199_254_740)),
             optional("as `requests`"),
             "How many at once; with `mode: lease` 2 at least.",
         ),

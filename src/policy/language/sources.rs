@@ -136,7 +136,7 @@ pub static SOURCES: [Source; 10] = [
         object: source(
             "path_segment",
             &[
-                field("index", Integer(1, 64), Required("write index: N, 1 for the first"), "Which segment, 1 for the first."),
+                field("index", Integer(&(1, 64)), Required("write index: N, 1 for the first"), "Which segment, 1 for the first."),
                 label(r#""path_segment""#),
                 TRUSTED,
             ],
@@ -157,7 +157,7 @@ pub static SOURCES: [Source; 10] = [
                 with_examples(
                     field(
                         "path",
-                        List(&Value::Text(&PROPERTY_PART), 1, ANY_NUMBER),
+                        List(&super::List { of: Value::Text(&PROPERTY_PART), least: 1, most: ANY_NUMBER }),
                         Required("write path: [..], the parts of the property's name"),
                         "The parts of the name of a property of Envoy.",
                     ),
@@ -200,11 +200,11 @@ pub static SOURCES: [Source; 10] = [
                 ),
                 field(
                     "trusted_hops",
-                    Integer(0, 32),
+                    Integer(&(0, 32)),
                     optional(""),
                     "How many proxies of yours stand before the peer's address; 1 at least with `peer_appended: false`.",
                 ),
-                field("ipv6_prefix", Integer(1, 128), Default("64"), "How many bits of an IPv6 address count."),
+                field("ipv6_prefix", Integer(&(1, 128)), Default("64"), "How many bits of an IPv6 address count."),
             ]).with_cases(&[
                 Case {
                     field: "from",

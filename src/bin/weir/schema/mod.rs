@@ -129,8 +129,8 @@ impl Defs {
         match value {
             Value::Boolean => vec![("type", text("boolean"))],
             Value::True => vec![("const", Tree::Bool(true))],
-            Value::Number(number) => vec![("const", Tree::Int(*number))],
-            Value::Integer(from, to) => {
+            Value::Number(number) => vec![("const", Tree::Int(i64::from(*number)))],
+            Value::Integer((from, to)) => {
                 let mut keywords = vec![("type", text("integer")), ("minimum", Tree::Int(*from))];
                 if *to < i64::MAX {
                     keywords.push(("maximum", Tree::Int(*to)));
@@ -138,14 +138,17 @@ impl Defs {
                 keywords
             }
             Value::Tenths(from, to) => {
+                let (from, to) = (&i64::from(*from), &i64::from(*to));
                 let number = [("type", text("number")), ("minimum", of_tenths(*from)), ("maximum", of_tenths(*to))];
                 let wanted = format!("write a number from {}", said_tenths(*from, *to));
                 any_of([map(number), map(patterned(tenths_pattern(*from, *to), wanted))])
             }
-            Value::Duration(from, to) => duration(*from, *to, "one integer and ms, s, m, h or d"),
-            Value::Seconds(from, to) => {
-                duration(from.saturating_mul(1000), to.saturating_mul(1000), "one integer and s, m, h or d")
-            }
+            Value::Duration(from, to) => duration(u64::from(*from), u64::from(*to), "one integer and ms, s, m, h or d"),
+            Value::Seconds(from, to) => duration(
+                u64::from(*from).saturating_mul(1000),
+                u64::from(*to).saturating_mul(1000),
+                "one integer and s, m, h or d",
+            ),
             Value::Word(words) => vec![("enum", texts(words.iter().map(|term| term.word)))],
             Value::Text(kind) if kind.pattern.is_empty() => vec![("type", text("string"))],
             Value::Text(kind) => self.named(kind.name, |_| text_of(kind)),
@@ -156,14 +159,14 @@ impl Defs {
                 keywords
             }
             Value::Object(object) => self.named(object.said.name, |defs| defs.object(object)),
-            Value::List(of, least, most) => {
-                let mut keywords = vec![("type", text("array")), ("items", map(self.value(of)))];
-                bounds(&mut keywords, "minItems", *least, "maxItems", *most);
+            Value::List(list) => {
+                let mut keywords = vec![("type", text("array")), ("items", map(self.value(&list.of)))];
+                bounds(&mut keywords, "minItems", list.least, "maxItems", list.most);
                 keywords
             }
             Value::Map(kind) => self.map_of(kind),
             Value::Either(values) => any_of(values.iter().map(|value| map(self.value(value))).collect::<Vec<_>>()),
-            Value::Named(name, value) => self.named(name, |defs| defs.value(value)),
+            Value::Named(named) => self.named(named.name, |defs| defs.value(named.value)),
             Value::Sources(place) => {
                 let item = self.source(*place);
                 vec![("type", text("array")), ("items", map(item)), ("minItems", Tree::Int(1))]

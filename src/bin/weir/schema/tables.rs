@@ -46,12 +46,12 @@ fn collect_value(
 ) {
     match value {
         Value::Object(object) => collect(object, objects, names),
-        Value::List(of, ..) => collect_value(of, objects, names),
+        Value::List(list) => collect_value(&list.of, objects, names),
         Value::Map(kind) => collect_value(&kind.of, objects, names),
         Value::Either(values) => values.iter().for_each(|value| collect_value(value, objects, names)),
-        Value::Named(name, value) if !names.iter().any(|(known, _)| known == name) => {
-            names.push((name, value));
-            collect_value(value, objects, names);
+        Value::Named(named) if !names.iter().any(|(known, _)| *known == named.name) => {
+            names.push((named.name, named.value));
+            collect_value(named.value, objects, names);
         }
         _ => {}
     }
@@ -144,19 +144,22 @@ fn said(value: &Value) -> String {
         Value::Boolean => "`true`, `false`".to_owned(),
         Value::True => "`true`".to_owned(),
         Value::Number(number) => code(&number.to_string()),
-        Value::Integer(from, i64::MAX) => format!("an integer from {from}"),
-        Value::Integer(from, to) => format!("{from} to {to}"),
-        Value::Tenths(from, to) => said_tenths(*from, *to),
-        Value::Duration(from, to) => format!("{} to {}", said_duration(*from), said_duration(*to)),
+        Value::Integer((from, i64::MAX)) => format!("an integer from {from}"),
+        Value::Integer((from, to)) => format!("{from} to {to}"),
+        Value::Tenths(from, to) => said_tenths(i64::from(*from), i64::from(*to)),
+        Value::Duration(from, to) => {
+            format!("{} to {}", said_duration(u64::from(*from)), said_duration(u64::from(*to)))
+        }
         Value::Seconds(from, to) => {
-            format!("{} to {}", said_duration(from.saturating_mul(1000)), said_duration(to.saturating_mul(1000)))
+            let of = |seconds: &u32| said_duration(u64::from(*seconds).saturating_mul(1000));
+            format!("{} to {}", of(from), of(to))
         }
         Value::Word(words) => words.iter().map(|term| code(term.word)).collect::<Vec<_>>().join(", "),
         Value::Text(kind) => said_text(kind),
         Value::Limit => "`requests/period` with s, m, h or d, such as `60/m`".to_owned(),
         Value::Object(object) if object.said.name == "limit_object" => "an object, as under `limit`".to_owned(),
         Value::Object(_) => "an object".to_owned(),
-        Value::List(of, least, most) => format!("a list{}: {}", said_count(*least, *most), said(of)),
+        Value::List(list) => format!("a list{}: {}", said_count(list.least, list.most), said(&list.of)),
         Value::Map(kind) => {
             let needs = kind.needs.map(|word| format!(", {} among them", code(word))).unwrap_or_default();
             format!(
@@ -167,7 +170,7 @@ fn said(value: &Value) -> String {
             )
         }
         Value::Either(values) => values.iter().map(said).collect::<Vec<_>>().join(", or "),
-        Value::Named(name, _) => format!("*{}*", spaced(name)),
+        Value::Named(named) => format!("*{}*", spaced(named.name)),
         Value::Sources(_) => "a list of sources, not empty".to_owned(),
     }
 }
@@ -243,7 +246,7 @@ pub(super) fn meaning(object: &Object, field: &Field, with_default: bool) -> Str
 fn said_words(value: &Value, words: &mut Vec<(&'static str, &'static str)>) {
     match value {
         Value::Word(of) => words.extend(of.iter().map(|term| (term.word, term.means))),
-        Value::List(of, ..) => said_words(of, words),
+        Value::List(list) => said_words(&list.of, words),
         Value::Either(values) => values.iter().for_each(|value| said_words(value, words)),
         _ => {}
     }
