@@ -262,7 +262,9 @@ fn write(to: &Path) {
         text.replace_range(*from..*until, &choice);
     }
     texts.get_mut(Path::new("src/lib.rs")).expect("a file").push_str(ALIVE);
-    forget_strays(&to.join("src"), Path::new("src"), &texts);
+    for folder in ["src", "lua", "tests"] {
+        forget_strays(&to.join(folder), Path::new(folder), &texts);
+    }
     for (path, text) in texts {
         let path = to.join(path);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
