@@ -35,6 +35,7 @@ impl<'t> Fields<'t> {
     }
 
     /// What to write where a word may not be left out.
+    #[inline(never)]
     pub fn wanted(&self, word: &str) -> &'static str {
         match self.object.field(word).map(|field| &field.presence) {
             Some(Presence::Required(wanted)) => wanted,
