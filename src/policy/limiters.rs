@@ -54,9 +54,8 @@ impl fmt::Debug for Credential {
 
 /// All limiters, in the order of their names, as [`super::routing::names`] counts them.
 pub(super) fn read(reader: &mut Reader, fields: &Fields, environment: Environment) -> Option<Limiters> {
-    const WANTED: &str = "write limiters: {main: {transport: webdis, cluster: NAME}}";
     let (tree, path) = reader.needed(fields, "limiters")?;
-    let chosen = reader.chosen(&path, tree, WANTED)?;
+    let chosen = reader.chosen(&path, tree, fields.wanted("limiters"))?;
     if let Some(Value::Map(map)) = POLICY.field("limiters").map(|field| &field.value)
         && !reader.is_as_many(&path, chosen.len(), map.least, map.most)
     {

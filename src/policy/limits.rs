@@ -58,14 +58,13 @@ pub(super) struct Setting<'c> {
 
 /// `limits`: a limit, or by tier a limit or limits by entry.
 pub(super) fn read(reader: &mut Reader, fields: &Fields, setting: Setting) -> Option<Vec<Tier>> {
-    const WANTED: &str = "write a limit such as 100/m, or limits by tier";
     let (tree, path) = reader.needed(fields, "limits")?;
     if !is_by_name(tree) {
         return Some(vec![tier_of(reader, &path, DEFAULT, tree, setting)?]);
     }
     let mut tiers = Vec::new();
     let mut complete = true;
-    for (name, path, tree) in reader.chosen(&path, tree, WANTED)? {
+    for (name, path, tree) in reader.chosen(&path, tree, fields.wanted("limits"))? {
         let is_name = reader.of_form(&path, name, &NAME);
         match tier_of(reader, &path, name, tree, setting) {
             Some(tier) if is_name => tiers.push(tier),
@@ -73,7 +72,7 @@ pub(super) fn read(reader: &mut Reader, fields: &Fields, setting: Setting) -> Op
         }
     }
     if complete && tiers.is_empty() {
-        reader.note(&path, Found::Nothing, "is empty", WANTED);
+        reader.note(&path, Found::Nothing, "is empty", fields.wanted("limits"));
         return None;
     }
     complete.then_some(tiers)

@@ -2,7 +2,7 @@
 //!
 //! Each function returns what it could read, or None after noting the problem: the caller goes on with the rest.
 
-use super::language::{Object, Text};
+use super::language::{Object, Presence, Text};
 use super::problem::{Found, Path, Problem, Segment};
 use super::tree::Tree;
 
@@ -32,6 +32,15 @@ impl<'t> Fields<'t> {
     /// An object that is written as the value of one of its fields.
     pub fn short(path: Path, object: &'static Object, word: &'static str, tree: &'t Tree) -> Fields<'t> {
         Fields { path, object, fields: vec![(word, tree)], is_short: true }
+    }
+
+    /// What to write where a word may not be left out.
+    #[inline(never)]
+    pub fn wanted(&self, word: &str) -> &'static str {
+        match self.object.field(word).map(|field| &field.presence) {
+            Some(Presence::Required(wanted)) => wanted,
+            _ => "",
+        }
     }
 
     /// An object that is left out, and so are all of its fields.

@@ -35,7 +35,7 @@ pub(super) fn read(
         proxies,
         names_proxies: fields.get("proxies").is_some(),
     };
-    let items = reader.items(fields, "rules", "write a list of 1 to 16 rules")?;
+    let items = reader.items(fields, "rules")?;
     let (mut rules, mut names, mut untrusted) = (Vec::new(), Vec::new(), Vec::new());
     for (index, (path, tree)) in items.iter().enumerate() {
         let (paths, has_hash_key) = (classes.paths, common.has_hash_key);

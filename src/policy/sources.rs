@@ -1,8 +1,6 @@
 //! The sources of a rule's tenant, and whether their values may be believed.
 
-use super::language::{
-    FROM, KINDS, PROPERTY_PART, Presence, REFUSED, SCHEMES, SOURCE, SOURCES, Source as Declared, Value,
-};
+use super::language::{FROM, KINDS, PROPERTY_PART, REFUSED, SCHEMES, SOURCE, SOURCES, Source as Declared, Value};
 use super::problem::{Found, Path};
 use super::read::{Fields, Reader};
 use super::tree::Tree;
@@ -99,9 +97,8 @@ pub(super) enum Place {
 
 /// The sources of the key of a rule.
 pub(super) fn read(reader: &mut Reader, fields: &Fields, setting: &mut Setting) -> Option<Vec<Source>> {
-    const WANTED: &str = "write a list of sources, such as [{header: {name: x-user-id, trusted: true}}]";
     let (tree, path) = reader.needed(fields, "key")?;
-    list(reader, &path, tree, setting, Place::Key, WANTED)
+    list(reader, &path, tree, setting, Place::Key, fields.wanted("key"))
 }
 
 /// A list of sources.
@@ -201,10 +198,7 @@ fn fields_of<'t>(reader: &mut Reader, path: &Path, tree: &'t Tree, kind: &'stati
         | (Some(main), Some(Value::List(..) | Value::Sources(_)), Tree::List(_)) => {
             return Some(Fields::short(path.clone(), &kind.object, main.word, tree));
         }
-        (Some(main), ..) => match main.presence {
-            Presence::Required(wanted) => wanted,
-            _ => "",
-        },
+        (Some(main), ..) => Fields::none(path.clone(), &kind.object).wanted(main.word),
         (None, ..) => "write host: {trusted: true} or host: {}",
     };
     reader.wrong_kind(path, tree, wanted);
@@ -228,14 +222,13 @@ fn parts(
     setting: &mut Setting,
     place: Place,
 ) -> Option<Vec<Source>> {
-    const PARTS: &str = "write a list of sources, such as all: [{header: ...}, {path_segment: 1}]";
     let (tree, at) = reader.needed(fields, "sources")?;
     if place == Place::Part {
         reader.note(path, Found::Nothing, "stands in another one", "write its sources into that one");
         return None;
     }
     let part = if place == Place::Tier { Place::Tier } else { Place::Part };
-    list(reader, &at, tree, setting, part, PARTS)
+    list(reader, &at, tree, setting, part, fields.wanted("sources"))
 }
 
 /// What a source reads, but for `all`.

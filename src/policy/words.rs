@@ -187,14 +187,9 @@ impl Reader {
 
     /// A list of as many as the word says; None where it is left out.
     #[inline(never)]
-    pub fn items<'t>(
-        &mut self,
-        fields: &Fields<'t>,
-        word: &'static str,
-        wanted: &str,
-    ) -> Option<Vec<(Path, &'t Tree)>> {
+    pub fn items<'t>(&mut self, fields: &Fields<'t>, word: &'static str) -> Option<Vec<(Path, &'t Tree)>> {
         let (tree, path) = self.needed(fields, word)?;
-        let items: Vec<_> = self.list(&path, tree, wanted)?.collect();
+        let items: Vec<_> = self.list(&path, tree, fields.wanted(word))?.collect();
         match fields.object.field(word).map(|field| &field.value) {
             Some(Value::List(list)) if !self.is_as_many(&path, items.len(), list.least, list.most) => None,
             _ => Some(items),

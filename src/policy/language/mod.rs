@@ -270,6 +270,7 @@ impl Eq for Object {}
 
 impl Object {
     /// The field of a word.
+    #[inline(never)] // It is asked for everywhere, and the module is to be small.
     pub fn field(&self, word: &str) -> Option<&'static Field> {
         self.fields.iter().find(|field| field.word == word)
     }
