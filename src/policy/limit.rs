@@ -100,3 +100,11 @@ fn digits(text: &str) -> Option<u64> {
     let is_integer = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_integer.then(|| text.parse().unwrap_or(u64::MAX))
 }
+
+/// A duration as policies write it, in the largest unit of which it is a whole number.
+pub(super) fn told(duration: Ms) -> String {
+    let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)];
+    let whole = units.into_iter().find(|(_, size)| duration.0 > 0 && duration.0.is_multiple_of(*size));
+    let (unit, size) = whole.unwrap_or(("ms", 1));
+    format!("{}{unit}", duration.0.checked_div(size).unwrap_or_default())
+}

@@ -5,18 +5,24 @@
 
 mod classes;
 mod decode;
+pub mod language;
 pub mod limit;
+mod limiters;
 mod limits;
+mod mode;
 mod networks;
 mod observe;
+mod open;
 mod problem;
 mod read;
+mod response;
 mod routing;
 mod rules;
 mod sources;
 mod tenants;
 mod tree;
 mod wire;
+mod words;
 
 use std::collections::HashMap;
 use std::fmt;

@@ -22,7 +22,6 @@ mod found;
 mod given;
 mod input;
 mod json;
-mod language;
 mod parse;
 mod ranks;
 mod render;

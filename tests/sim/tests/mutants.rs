@@ -189,7 +189,7 @@ fn write(to: &Path) {
         "tests/stack",
         "tests/cli/main.rs",
         "tests/explain.rs",
-        "tests/schema.rs",
+        "tests/schema",
     ] {
         read(&from, Path::new(path), &mut texts);
     }

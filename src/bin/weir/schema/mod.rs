@@ -1,4 +1,4 @@
-//! The JSON Schema of a policy, and the tables of its words, both made from [`super::language`].
+//! The JSON Schema of a policy, and the tables of its words, both made from [`weir::policy::language`].
 //!
 //! What a schema cannot say is left to the decoder: names that must stand elsewhere, costs that must fit a burst, and
 //! most of what may be trusted. It refuses no policy that the decoder takes, but for fractions that are written as
@@ -12,8 +12,8 @@ use ranges::{duration, limit_pattern, of_tenths, tenths_pattern};
 pub use tables::tables;
 use tables::{meaning, said_tenths};
 
-use super::language::{Case, Choice, Field, Map, Object, POLICY, Place, Presence, SOURCES, Source, Text, Value};
 use weir::policy::Tree;
+use weir::policy::language::{Case, Choice, Field, Map, Object, POLICY, Place, Presence, SOURCES, Source, Text, Value};
 
 /// The schema, draft 2020-12, indented.
 pub fn json() -> String {
@@ -78,13 +78,13 @@ impl Defs {
 
     fn object(&mut self, object: &'static Object) -> Keywords {
         let mut keywords = vec![("type", text("object"))];
-        if !object.doc.is_empty() {
-            keywords.push(("description", text(object.doc)));
+        if !object.said.doc.is_empty() {
+            keywords.push(("description", text(object.said.doc)));
         }
         let properties: Vec<_> =
             object.fields.iter().map(|field| (field.word, map(self.field(object, field)))).collect();
         keywords.push(("properties", map(properties)));
-        let is_required = |field: &&Field| matches!(field.presence, Presence::Required);
+        let is_required = |field: &&Field| matches!(field.presence, Presence::Required(_));
         let is_refused = |word: &str| object.cases.iter().any(|case| case.refuses.contains(&word));
         let required = object.fields.iter().filter(is_required).map(|field| field.word);
         let required: Vec<_> = required.filter(|word| !is_refused(word)).collect();
@@ -146,7 +146,7 @@ impl Defs {
             Value::Seconds(from, to) => {
                 duration(from.saturating_mul(1000), to.saturating_mul(1000), "one integer and s, m, h or d")
             }
-            Value::Word(words) => vec![("enum", texts(words.iter().map(|(word, _)| *word)))],
+            Value::Word(words) => vec![("enum", texts(words.iter().map(|term| term.word)))],
             Value::Text(kind) if kind.pattern.is_empty() => vec![("type", text("string"))],
             Value::Text(kind) => self.named(kind.name, |_| text_of(kind)),
             Value::Limit => {
@@ -155,7 +155,7 @@ impl Defs {
                 keywords.push(("examples", texts(["60/m"])));
                 keywords
             }
-            Value::Object(object) => self.named(object.name, |defs| defs.object(object)),
+            Value::Object(object) => self.named(object.said.name, |defs| defs.object(object)),
             Value::List(of, least, most) => {
                 let mut keywords = vec![("type", text("array")), ("items", map(self.value(of)))];
                 bounds(&mut keywords, "minItems", *least, "maxItems", *most);
@@ -306,7 +306,7 @@ fn short(source: &'static Source) -> Option<Short> {
                 let mut cases = source.object.cases.iter();
                 cases.any(|case| json_of(case.is) == text(word) && !case.needs.is_empty())
             };
-            Short::Words(words.iter().map(|(word, _)| *word).filter(|word| !needs(word)).collect())
+            Short::Words(words.iter().map(|term| term.word).filter(|word| !needs(word)).collect())
         }
         value => Short::Value(value),
     })
@@ -323,7 +323,7 @@ fn conditional(object: &Object, case: &Case) -> Tree {
         then.push(("properties", map(case.refuses.iter().map(|word| (*word, Tree::Bool(false))))));
     }
     let mut keywords = vec![("if", condition), ("then", map(then))];
-    let is_required = |field: &&Field| matches!(field.presence, Presence::Required);
+    let is_required = |field: &&Field| matches!(field.presence, Presence::Required(_));
     let words = object.fields.iter().filter(is_required).map(|field| field.word);
     let otherwise: Vec<_> = words.filter(|word| case.refuses.contains(word)).collect();
     if !otherwise.is_empty() {

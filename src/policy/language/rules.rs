@@ -1,30 +1,37 @@
 //! The rules of a policy, and their limits.
 
-use super::Presence::{Default, Optional, Parts, Required};
+use super::Presence::{Default, Parts, Required};
 use super::Value::{Boolean, Duration, Either, Integer, List, Named, Seconds, Sources, Tenths, Word};
+use super::choices::{ALGORITHM_WORDS, MODE_WORDS, ON_ERROR_WORDS};
 use super::texts::{ENTRY_NAME, HEADER_NAME, NAME, TENANT};
-use super::{ANY_NUMBER, Case, Choice, Map, Object, Place, Value, field, object, with_examples};
+use super::{ANY_NUMBER, Case, Map, Object, Place, Value, field, object, optional, term, with_examples};
 
-pub static RULE: Object = Object {
-    name: "rule",
-    place: "rules[]",
-    doc: "What is limited, and how.",
-    fields: &[
+/// One of `rules`.
+pub static RULE: Object = object(
+    "rule",
+    "rules[]",
+    "What is limited, and how.",
+    &[
         with_examples(
-            field("name", Value::Text(&NAME), Required, "Its name, which no other rule has; it stands in Redis keys."),
+            field(
+                "name",
+                Value::Text(&NAME),
+                Required("write the name of the rule"),
+                "Its name, which no other rule has; it stands in Redis keys.",
+            ),
             &[r#""per-user""#],
         ),
         field(
             "limiter",
             Either(&[Value::Text(&NAME), Value::Object(&ROUTING)]),
-            Optional("the only one; needed where there are several, but with `mode: local`"),
+            optional("the only one; needed where there are several, but with `mode: local`"),
             "The limiter that has its buckets, or which one has whose.",
         ),
         with_examples(
             field(
                 "key",
                 Sources(Place::Key),
-                Required,
+                Required("write a list of sources, such as [{header: {name: x-user-id, trusted: true}}]"),
                 "Who is limited: the first source that yields a value names the tenant.",
             ),
             &[
@@ -35,7 +42,7 @@ pub static RULE: Object = Object {
         field(
             "missing",
             Either(&[
-                Word(&[("deny", "the request is refused with 403"), ("skip", "the rule does not look at it")]),
+                Word(&[term("deny", "the request is refused with 403"), term("skip", "the rule does not look at it")]),
                 Value::Object(&MISSING),
             ]),
             Default(r#"{"as": "anonymous"}"#),
@@ -44,26 +51,11 @@ pub static RULE: Object = Object {
         field(
             "tier",
             Value::Object(&TIER),
-            Optional("`limits` has no tiers, or the one tier `default`"),
+            optional("`limits` has no tiers, or the one tier `default`"),
             "Which tenants have which limits.",
         ),
-        field(
-            "algorithm",
-            Word(&[("token_bucket", "the only one")]),
-            Default(r#""token_bucket""#),
-            "How it is counted.",
-        ),
-        field(
-            "mode",
-            Word(&[
-                ("exact", "Redis grants every request"),
-                ("lease", "Redis lends tokens to proxies and counts what is lent"),
-                ("async", "a proxy spends first and tells Redis later"),
-                ("local", "each proxy has its share and asks nobody"),
-            ]),
-            Default(r#""lease""#),
-            "Where its tokens are.",
-        ),
+        field("algorithm", Word(ALGORITHM_WORDS), Default(r#""token_bucket""#), "How it is counted."),
+        field("mode", Word(MODE_WORDS), Default(r#""lease""#), "Where its tokens are."),
         field("lease", Value::Object(&LEASE), Parts, "How a proxy borrows."),
         field(
             "sync_interval",
@@ -75,19 +67,15 @@ pub static RULE: Object = Object {
             field(
                 "limits",
                 Named("limits", &LIMITS),
-                Required,
+                Required("write a limit such as 100/m, or limits by tier"),
                 "How much: one limit, or limits by tier (the keys that `tier` names) and class.",
             ),
             &[r#""100/m""#],
         ),
         field(
             "on_error",
-            Word(&[
-                ("allow", "it passes"),
-                ("deny", "503 with Retry-After"),
-                ("local", "the proxy's own bucket decides"),
-            ]),
-            Optional("needed but with `mode: local`, which has no limiter that could fail"),
+            Word(ON_ERROR_WORDS),
+            optional("needed but with `mode: local`, which has no limiter that could fail"),
             "What a request gets when the limiter fails. There is no default: choose.",
         ),
         field(
@@ -100,7 +88,7 @@ pub static RULE: Object = Object {
         field(
             "idempotency",
             Value::Object(&IDEMPOTENCY),
-            Optional("each takes"),
+            optional("each takes"),
             "A request that is sent again takes nothing again.",
         ),
         field(
@@ -110,16 +98,16 @@ pub static RULE: Object = Object {
             "Whether the families of `response.headers` tell its buckets; Retry-After is told in any case.",
         ),
     ],
-    cases: &[
-        Case { field: "mode", is: r#""exact""#, by_default: false, needs: &[], refuses: &["lease", "sync_interval"] },
-        Case { field: "mode", is: r#""lease""#, by_default: true, needs: &[], refuses: &["sync_interval"] },
-        Case { field: "mode", is: r#""async""#, by_default: false, needs: &[], refuses: &["lease"] },
-        Case { field: "mode", is: r#""local""#, by_default: false, needs: &[], refuses: &["lease", "sync_interval"] },
-    ],
-    choice: Choice::Free,
-};
+)
+.with_cases(&[
+    Case { field: "mode", is: r#""exact""#, by_default: false, needs: &[], refuses: &["lease", "sync_interval"] },
+    Case { field: "mode", is: r#""lease""#, by_default: true, needs: &[], refuses: &["sync_interval"] },
+    Case { field: "mode", is: r#""async""#, by_default: false, needs: &[], refuses: &["lease"] },
+    Case { field: "mode", is: r#""local""#, by_default: false, needs: &[], refuses: &["lease", "sync_interval"] },
+]);
 
-static ROUTING: Object = object(
+/// `limiter` of a rule, where it is more than a name.
+pub static ROUTING: Object = object(
     "routing",
     "rules[].limiter",
     "Which limiter has whose buckets: the one of `tenants`, else that of `tiers`, else the default.",
@@ -127,7 +115,7 @@ static ROUTING: Object = object(
         field(
             "default",
             Value::Text(&NAME),
-            Optional("the only one; needed where there are several"),
+            optional("the only one; needed where there are several"),
             "For all others.",
         ),
         field(
@@ -148,14 +136,19 @@ static ROUTING: Object = object(
 static LIMITERS_OF_TIERS: Map =
     Map { keys: &ENTRY_NAME, of: Value::Text(&NAME), least: 0, most: ANY_NUMBER, needs: None };
 
-static MISSING: Object = object(
+/// `missing` of a rule, where it is an object.
+pub static MISSING: Object = object(
     "missing",
     "rules[].missing",
     "Requests that name no tenant share the bucket of one.",
-    &[with_examples(field("as", Value::Text(&NAME), Required, "The tenant is `none.` and this."), &[r#""anonymous""#])],
+    &[with_examples(
+        field("as", Value::Text(&NAME), Required("write {as: NAME}"), "The tenant is `none.` and this."),
+        &[r#""anonymous""#],
+    )],
 );
 
-static TIER: Object = object(
+/// `tier` of a rule.
+pub static TIER: Object = object(
     "tier",
     "rules[].tier",
     "Which tenants have which limits.",
@@ -164,7 +157,7 @@ static TIER: Object = object(
             field(
                 "sources",
                 Sources(Place::Tier),
-                Optional("none is asked"),
+                optional("none is asked"),
                 "The first that yields a value names the tier; each must be trusted.",
             ),
             &[r#"[{"header": {"name": "x-plan", "trusted": true}}]"#],
@@ -175,7 +168,12 @@ static TIER: Object = object(
             Default("{}"),
             "The tier of single tenants, such as `user.acme: gold`, or of all in a network, such as `client_ip.10.0.0.0/8: gold`; wins over the sources.",
         ),
-        field("default", Value::Text(&NAME), Required, "The tier of everyone else: a key of `limits`."),
+        field(
+            "default",
+            Value::Text(&NAME),
+            Required("write the tier of tenants that no entry names"),
+            "The tier of everyone else: a key of `limits`.",
+        ),
     ],
 );
 
@@ -184,7 +182,8 @@ static TENANTS: Map = Map { keys: &TENANT, of: Value::Text(&NAME), least: 0, mos
 static OVERRIDES: Map =
     Map { keys: &TENANT, of: Named("tier_limits", &TIER_LIMITS), least: 0, most: ANY_NUMBER, needs: None };
 
-static LEASE: Object = object(
+/// `lease` of a rule.
+pub static LEASE: Object = object(
     "lease",
     "rules[].lease",
     "How a proxy borrows.",
@@ -194,13 +193,19 @@ static LEASE: Object = object(
     ],
 );
 
-static IDEMPOTENCY: Object = object(
+/// `idempotency` of a rule.
+pub static IDEMPOTENCY: Object = object(
     "idempotency",
     "rules[].idempotency",
     "How a request that is sent again is known.",
     &[
         with_examples(
-            field("header", Value::Text(&HEADER_NAME), Required, "The header that names a request."),
+            field(
+                "header",
+                Value::Text(&HEADER_NAME),
+                Required("write the header that names a request, such as idempotency-key"),
+                "The header that names a request.",
+            ),
             &[r#""idempotency-key""#, r#""x-request-id""#],
         ),
         field("keep", Duration(1000, 86_400_000), Default(r#""10m""#), "For how long it is known."),
@@ -219,29 +224,39 @@ static TIER_LIMITS: Value = Either(&[Named("entry", &ENTRY), Value::Map(&BY_CLAS
 static BY_CLASS: Map =
     Map { keys: &ENTRY_NAME, of: Named("entry", &ENTRY), least: 1, most: ANY_NUMBER, needs: Some("default") };
 
-static ENTRY: Value = Either(&[
-    Named("limit", &ONE_LIMIT),
-    List(&Named("limit", &ONE_LIMIT), 1, 4),
-    Word(&[("deny", "403"), ("unlimited", "no limit")]),
-]);
+static ENTRY: Value =
+    Either(&[Named("limit", &ONE_LIMIT), LIST, Word(&[term("deny", "403"), term("unlimited", "no limit")])]);
+
+/// Several limits: each may cost a request a call.
+pub const LIST: Value = List(&Named("limit", &ONE_LIMIT), 1, 4);
 
 static ONE_LIMIT: Value = Either(&[Value::Limit, Value::Object(&LIMIT)]);
 
 /// Levels of a bucket are exact in a double: burst x period in milliseconds, and requests, stay below 2^53.
-static LIMIT: Object = object(
+pub static LIMIT: Object = object(
     "limit_object",
     "limit",
     "So many requests per period, and at most so many at once; burst × `per` in milliseconds stays below 2^53.",
     &[
-        field("requests", Integer(1, 9_007_199_254_740_991), Required, "How many come back per period."),
+        field(
+            "requests",
+            Integer(1, 9_007_199_254_740_991),
+            Required("write how many requests per period"),
+            "How many come back per period.",
+        ),
         with_examples(
-            field("per", Seconds(1, 2_678_400), Required, "The period, in whole seconds."),
+            field(
+                "per",
+                Seconds(1, 2_678_400),
+                Required("write one integer and s, m, h or d, such as 1m"),
+                "The period, in whole seconds.",
+            ),
             &[r#""1m""#, r#""1h""#],
         ),
         field(
             "burst",
             Integer(1, 9_007_199_254_740),
-            Optional("as `requests`"),
+            optional("as `requests`"),
             "How many at once; with `mode: lease` 2 at least.",
         ),
     ],
