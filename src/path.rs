@@ -3,7 +3,7 @@
 //! Normal form (RFC 3986, 6.2.2): unreserved bytes decoded, other escapes in upper case, dot segments removed, slashes
 //! in a row merged, query and fragment apart, the absolute form cut to its path. `%2F` stays: it is no separator.
 
-use crate::tenant::push_escaped;
+use crate::percent::{byte_of, push_escaped};
 
 /// A path that no reading agrees on, or that is no path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,15 +129,6 @@ fn decode(path: &[u8], paths: Paths) -> Result<String, Malformed> {
         }
     }
     Ok(decoded)
-}
-
-/// The byte of two hex digits.
-pub(crate) fn byte_of(high: u8, low: u8) -> Option<u8> {
-    Some(hex(high)? << 4 | hex(low)?)
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
 /// Which paths a class is for: a path, `{name}` being any one segment, `/**` at the end being all below as well.

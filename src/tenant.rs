@@ -8,7 +8,7 @@ use std::fmt;
 
 use hmac_sha256::HMAC;
 
-use crate::path;
+use crate::percent::{byte_of, escape, push_hex};
 
 /// Longest value in bytes that stands in a key as it is.
 const MAX_PLAIN: usize = 64;
@@ -78,7 +78,7 @@ impl Tenant {
         let mut value = Vec::with_capacity(rest.len());
         while let Some((byte, left)) = rest.split_first() {
             let (byte, left) = match (byte, left) {
-                (b'%', [high, low, left @ ..]) => (path::byte_of(*high, *low)?, left),
+                (b'%', [high, low, left @ ..]) => (byte_of(*high, *low)?, left),
                 (b'~', _) => return None,
                 _ => (*byte, left),
             };
@@ -91,35 +91,5 @@ impl Tenant {
     /// `label.value`, safe to stand in a key.
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-/// Percent-encodes every byte outside `A-Z a-z 0-9 _ -`.
-pub fn escape(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    escape_into(&mut text, bytes);
-    text
-}
-
-/// Appends bytes, percent-encoded outside `A-Z a-z 0-9 _ -`.
-pub fn escape_into(text: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-') {
-            text.push(char::from(*byte));
-        } else {
-            push_escaped(text, *byte);
-        }
-    }
-}
-
-/// Appends `%` and the byte's two upper-case hex digits.
-pub(crate) fn push_escaped(text: &mut String, byte: u8) {
-    text.push('%');
-    push_hex(text, byte, b"0123456789ABCDEF");
-}
-
-fn push_hex(text: &mut String, byte: u8, digits: &[u8; 16]) {
-    for nibble in [byte >> 4, byte & 15] {
-        text.extend(digits.get(usize::from(nibble)).map(|digit| char::from(*digit)));
     }
 }

@@ -71,9 +71,9 @@ impl Limit {
         self.algorithm().script()
     }
 
-    /// The modes in which a rule may count by it.
-    pub fn modes(self) -> &'static [ModeName] {
-        self.algorithm().modes()
+    /// Why a rule cannot count by it in a mode; None where it can.
+    pub fn unfit_for(self, mode: ModeName) -> Option<Unfit> {
+        self.algorithm().unfit_for(mode)
     }
 }
 
@@ -117,6 +117,15 @@ pub enum ModeName {
     Async,
     /// Each proxy counts its share.
     Local,
+}
+
+/// Why a limit cannot be counted in a mode, in words for the author of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    /// What is wrong with the limit.
+    pub wrong: &'static str,
+    /// What to write instead.
+    pub wanted: &'static str,
 }
 
 /// How a proxy borrows.

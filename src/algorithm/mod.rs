@@ -15,7 +15,7 @@ mod token_bucket;
 mod used;
 
 pub use acquire::{Acquire, Acquired, Impossible, Lent, Offer, Run, runs};
-pub use limit::{EXACT_IN_A_DOUBLE, Limit, ModeName, NoLimit, Terms};
+pub use limit::{EXACT_IN_A_DOUBLE, Limit, ModeName, NoLimit, Terms, Unfit};
 pub use script::Script;
 pub use token_bucket::{TOKEN_BUCKET, TokenBucket};
 pub use used::{Share, Standing, Used};
@@ -44,8 +44,8 @@ trait Algorithm {
     /// Tokens in a full bucket.
     fn burst(&self) -> u64;
 
-    /// The modes that it has.
-    fn modes(&self) -> &'static [ModeName];
+    /// Why a rule cannot count by it in a mode: see [`Limit::unfit_for`].
+    fn unfit_for(&self, mode: ModeName) -> Option<Unfit>;
 
     /// The share of one of so many proxies: see [`Limit::share`].
     fn share(&self, proxies: u64, largest_cost: u64) -> Limit;

@@ -3,7 +3,9 @@
 //! Units are 1/period_ms of a token: each millisecond brings back `requests` units, and a token is `period_ms` units, so
 //! nothing is ever rounded. The bucket itself lives in Redis (`lua/token_bucket.lua`).
 
-use super::{Acquired, Algorithm, EXACT_IN_A_DOUBLE, Limit, ModeName, NoLimit, Run, Script, Share, Standing, Used};
+use super::{
+    Acquired, Algorithm, EXACT_IN_A_DOUBLE, Limit, ModeName, NoLimit, Run, Script, Share, Standing, Unfit, Used,
+};
 use super::{LENT_FREELY_FROM, SHORTEST_PACE, signed};
 use crate::clock::Ms;
 
@@ -19,6 +21,9 @@ const MAX_PERIOD_S: u64 = 31 * 24 * 60 * 60;
 
 /// Clocks of the workers of one proxy differ by less than this: each counts time from its own readings.
 const CLOCKS_DIFFER: Ms = Ms(1000);
+
+/// The smallest burst of which a part can be lent while a part stays.
+const LENDABLE: u64 = 2;
 
 /// The numbers of a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +86,11 @@ impl Algorithm for TokenBucket {
         self.burst
     }
 
-    fn modes(&self) -> &'static [ModeName] {
-        &[ModeName::Exact, ModeName::Lease, ModeName::Async, ModeName::Local]
+    fn unfit_for(&self, mode: ModeName) -> Option<Unfit> {
+        (mode == ModeName::Lease && self.burst < LENDABLE).then_some(Unfit {
+            wrong: "has a burst of 1, which cannot be lent",
+            wanted: "raise the burst to at least 2, or write mode: exact",
+        })
     }
 
     /// A token takes as many times as long.

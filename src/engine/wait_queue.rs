@@ -128,7 +128,7 @@ impl<S> Engine<S> {
         }
         // Exact mode has a lease only where something is held, or goes back.
         let may_lend = hold || group.is_empty() || !matches!(ask.mode, Mode::Exact | Mode::Local);
-        let is_about_lease = may_lend && line.calls.is_empty();
+        let is_about_lease = may_lend && line.calls.is_empty() && plan.transport(ask.limiter).can().lends;
         // What is held is held for somebody else who waits, and does not go back.
         let wish = match group.iter().map(|(_, cost)| *cost).max() {
             None => wish.unwrap_or(Wish::Borrow),
@@ -189,7 +189,9 @@ impl<S> Engine<S> {
         let Some(line) = self.lines.get_mut(id) else {
             return (group, false);
         };
-        let (max_runs, mut runs) = (line.plan.transport(line.ask.limiter).max_runs(), 0_usize);
+        let transport = line.plan.transport(line.ask.limiter);
+        let most = if transport.can().groups { MOST_SERVED } else { 1 };
+        let (max_runs, mut runs) = (transport.max_runs(), 0_usize);
         while let Some(ticket) = line.queue.front() {
             // Nobody is charged for one whose time is over; it is about to be decided.
             let waiter = self.waiters.get(ticket);
@@ -200,7 +202,7 @@ impl<S> Engine<S> {
                 let hold = waiter.charges.iter().filter(|charge| !charge.ask.shadow).nth(1).is_some();
                 let same = group.last().is_some_and(|(_, before)| *before == cost);
                 runs = runs.saturating_add(usize::from(!same));
-                if runs > max_runs || group.len() >= MOST_SERVED || *held.get_or_insert(hold) != hold {
+                if runs > max_runs || group.len() >= most || *held.get_or_insert(hold) != hold {
                     break;
                 }
                 group.push((*ticket, cost));

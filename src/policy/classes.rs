@@ -6,8 +6,8 @@ use super::read::{Fields, Reader};
 use super::sources::property;
 use super::tree::Tree;
 use super::{Kind as PropertyKind, Origin};
+use crate::hostname::normal_host;
 use crate::path::{NoPattern, Paths, Pattern, Regex};
-use crate::request::normal_host;
 use crate::trie::Trie;
 
 /// The class of a request: an index into [`Classes::names`]; 0 is the class `default`.

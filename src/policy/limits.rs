@@ -6,7 +6,7 @@ use super::limit::{self, Limit, NoLimit};
 use super::problem::{Found, Path};
 use super::read::{Fields, Reader};
 use super::tree::Tree;
-use super::{ClassId, Classes};
+use super::{ClassId, Classes, Mode};
 
 /// The limits of one tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,17 +43,14 @@ pub enum Allowance {
     Limited(Limit),
 }
 
-/// The smallest burst of which a part can be lent while a part stays.
-const LENDABLE: u64 = 2;
-
 const LIMIT_TEXT: &str = "write requests/period with s, m, h or d, such as 10/m";
 
 /// What the limits of a rule must fit.
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'c> {
     pub classes: &'c Classes,
-    /// Whether proxies borrow from the buckets.
-    pub is_lent: bool,
+    /// How the rule counts; None where that could not be read.
+    pub mode: Option<Mode>,
 }
 
 /// `limits`: a limit, or by tier a limit or limits by entry.
@@ -94,7 +91,7 @@ fn is_by_name(tree: &Tree) -> bool {
 
 /// The limits of one tier, or of one tenant.
 pub(super) fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree, setting: Setting) -> Option<Tier> {
-    let Setting { classes, is_lent } = setting;
+    let Setting { classes, mode } = setting;
     let mut entries: Vec<(Path, Entry)> = Vec::new();
     let mut complete = true;
     if is_by_name(tree) {
@@ -136,9 +133,8 @@ pub(super) fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree,
                 let wanted = format!("raise it to at least {cost}, or give that class an entry of its own");
                 reader.note(path, found, "is a burst below the cost of a class that meets it", wanted);
             }
-            if is_lent && limit.burst() < LENDABLE {
-                let wanted = "raise the burst to at least 2, or write mode: exact";
-                reader.note(path, Found::Nothing, "has a burst of 1, which cannot be lent", wanted);
+            if let Some(unfit) = mode.and_then(|mode| limit.unfit_for(mode.name())) {
+                reader.note(path, Found::Nothing, unfit.wrong, unfit.wanted);
             }
         }
     }

@@ -40,6 +40,7 @@ pub use tree::{NotJson, Tree};
 
 pub use crate::algorithm::Terms;
 
+use crate::algorithm::ModeName;
 use crate::clock::Ms;
 use crate::tenant::{HashKey, Tenant};
 
@@ -137,6 +138,18 @@ pub enum Mode {
     },
     /// In each proxy its share; nobody is asked.
     Local,
+}
+
+impl Mode {
+    /// Which mode it is.
+    pub fn name(self) -> ModeName {
+        match self {
+            Mode::Exact => ModeName::Exact,
+            Mode::Lease(_) => ModeName::Lease,
+            Mode::Async { .. } => ModeName::Async,
+            Mode::Local => ModeName::Local,
+        }
+    }
 }
 
 /// How a repeated request is known.

@@ -138,8 +138,7 @@ fn tiers(
     keys: &Keys,
     setting: &mut sources::Setting,
 ) -> (Option<Vec<Tier>>, OfTenants) {
-    let is_lent = matches!(mode, Some(Mode::Lease(_)));
-    let limits = limits::Setting { classes: common.classes, is_lent };
+    let limits = limits::Setting { classes: common.classes, mode };
     let mut tiers = limits::read(reader, fields, limits);
     let mut of_tenants = OfTenants::default();
     match fields.get("tier") {

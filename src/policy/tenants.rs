@@ -10,7 +10,7 @@ use super::read::{Fields, Reader};
 use super::sources::NONE;
 use super::tree::Tree;
 use super::{Origin, Source, Tier, limits, sources};
-use crate::request::normal_host;
+use crate::hostname::normal_host;
 use crate::tenant::{HashKey, Storage, Tenant};
 
 const HOST: &str = "write a host as requests are compared: in lower case, without a port and dots at the end, an IPv6 \

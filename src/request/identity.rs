@@ -4,11 +4,12 @@ use std::rc::Rc;
 
 use super::address::client_ip;
 use super::credentials::{basic_user, bearer, credentials_are_joined, end_of_first};
-use super::host::host;
 use super::{Reading, Request};
-use crate::path::{self, Malformed};
+use crate::hostname::host;
+use crate::path::Malformed;
+use crate::percent::{byte_of, escape_into};
 use crate::policy::{Kind, Missing, Origin, Rule, Source};
-use crate::tenant::{Tenant, escape_into};
+use crate::tenant::Tenant;
 
 /// Whose request it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,7 +202,7 @@ fn form_decoded(text: &[u8]) -> Vec<u8> {
     let mut rest = text;
     while let Some((byte, left)) = rest.split_first() {
         let escaped = match (byte, left) {
-            (b'%', [high, low, left @ ..]) => path::byte_of(*high, *low).map(|byte| (byte, left)),
+            (b'%', [high, low, left @ ..]) => byte_of(*high, *low).map(|byte| (byte, left)),
             (b'+', left) => Some((b' ', left)),
             _ => None,
         };

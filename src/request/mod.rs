@@ -6,7 +6,6 @@
 mod address;
 mod class;
 mod credentials;
-mod host;
 mod identity;
 
 use std::cell::{OnceCell, RefCell};
@@ -14,7 +13,7 @@ use std::rc::Rc;
 
 pub use class::{Class, classify};
 pub use identity::{Identity, identify};
-pub(crate) use {class::class_of, host::normal_host, identity::tenant_of, identity::tier_of};
+pub(crate) use {class::class_of, identity::tenant_of, identity::tier_of};
 
 use crate::path::{Malformed, Paths};
 use crate::policy::Observe;

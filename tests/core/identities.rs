@@ -281,7 +281,7 @@ fn the_clients_address_is_told_by_whoever_can_be_believed() {
         let Ruling::Ask(asks) = judge(&policy, &sent).ruling else { panic!("{before}") };
         let tenant = match *wanted {
             "" => NOBODY.to_owned(),
-            address => format!("client_ip.{}", weir::tenant::escape(address.as_bytes())),
+            address => format!("client_ip.{}", weir::percent::escape(address.as_bytes())),
         };
         let told = asks.first().map(|ask| ask.key.as_str()).unwrap_or_default();
         assert!(told.contains(&format!("{{{tenant}}}")), "{before}, {safe}: {told}, wanted {tenant}");
@@ -342,7 +342,7 @@ fn an_address_has_one_spelling_or_is_none() {
     for (text, wanted) in table {
         let tenant = match *wanted {
             "" => NOBODY.to_owned(),
-            address => format!("ip.{}", weir::tenant::escape(address.as_bytes())),
+            address => format!("ip.{}", weir::percent::escape(address.as_bytes())),
         };
         assert_eq!(who(key, &[(".source.address", text.as_bytes())]), tenant, "{text}");
     }
@@ -355,7 +355,7 @@ fn an_address_has_one_spelling_or_is_none() {
     ] {
         let key = format!(r#"[{{"client_ip": {{"from": "host", "ipv6_prefix": {prefix}, "as": "ip"}}}}]"#);
         let found = who(&key, &[(".source.address", b"ffff:eeee:dddd:cccc:bbbb:aaaa:9999:8887")]);
-        assert_eq!(found, format!("ip.{}", weir::tenant::escape(wanted.as_bytes())));
+        assert_eq!(found, format!("ip.{}", weir::percent::escape(wanted.as_bytes())));
     }
 }
 

@@ -1,7 +1,8 @@
 //! How tenants are written.
 
 use wasm_bindgen_test::wasm_bindgen_test;
-use weir::tenant::{HashKey, Storage, Tenant, escape};
+use weir::percent::escape;
+use weir::tenant::{HashKey, Storage, Tenant};
 
 fn plain(label: &str, value: &[u8]) -> String {
     Tenant::new(label, value, Storage::Plain, &HashKey::new("secret")).as_str().to_owned()

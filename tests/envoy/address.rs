@@ -1,7 +1,7 @@
 //! Who the client is in a real Envoy: the table of the core, by what is sent to it.
 
 use serde_json::{Value, json};
-use weir::tenant::escape;
+use weir::percent::escape;
 use weir_stack::{Listeners, Request};
 
 use crate::addresses::{CASES, EDGE, HOST, INNER, INNER_TWO, Manager, ONE_HOP, TWO_HOPS, forwarded};

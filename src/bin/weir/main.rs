@@ -12,6 +12,7 @@
     clippy::unreachable,
     clippy::todo
 )]
+#![warn(clippy::too_many_lines)]
 #![allow(clippy::disallowed_methods, reason = "the bans are for the core; this is its outside")]
 
 mod check;

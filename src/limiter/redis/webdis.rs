@@ -10,8 +10,8 @@
 
 use crate::algorithm::{Acquire, Acquired, Script};
 use crate::limiter::{Attempt, Capabilities, Failure, HttpCall, HttpEnd, Reply, Transport};
+use crate::percent::escape_into;
 use crate::policy::Tree;
-use crate::tenant::escape_into;
 
 /// The longest reply in bytes that can be a verdict: see [`MAX_RUNS`].
 pub const MAX_REPLY: usize = 4096;

@@ -1,10 +1,10 @@
-//! The host that a request is for.
+//! The host that a request is for, in requests and in policies.
 
 use std::net::Ipv6Addr;
 
 /// The host in `:authority` in its one spelling: in lower case, without port and dots at the end, an IPv6 address in
 /// brackets as RFC 5952 writes it.
-pub(super) fn host(authority: &[u8]) -> Vec<u8> {
+pub(crate) fn host(authority: &[u8]) -> Vec<u8> {
     let text = std::str::from_utf8(authority).ok();
     let in_brackets = text.and_then(|text| text.strip_prefix('[')?.split_once(']')).map(|(address, _)| address);
     if let Some(address) = in_brackets.or(text).and_then(|address| address.parse::<Ipv6Addr>().ok()) {
