@@ -175,7 +175,7 @@ impl Refusal {
     }
 
     /// Puts it into the protocol of the request. Reads a header of it, so it is called only where one is refused.
-    pub fn fit(&mut self, request: &impl Request) {
+    pub fn fit(&mut self, request: &dyn Request) {
         let Some(content_type) = request.header("content-type").and_then(|sent| grpc_type(&sent)) else {
             return;
         };

@@ -24,8 +24,8 @@ use crate::policy::Policy;
 use crate::request::{Request, asks_for_top, shows_secret};
 use crate::response::{Answer, Refusal};
 
-/// What differs between hosts.
-trait Host {
+/// What differs between hosts. As a [`Request`] it reads the request of the current context.
+trait Host: Request {
     /// Whose calls to the limiter are.
     fn call_owner(&self) -> CallOwner;
 
@@ -57,14 +57,8 @@ trait Host {
     /// How a call ended, said in the callback of that call.
     fn call_end<'b>(&self, headers: usize, body_size: usize, max_reply: usize, body: &'b mut Bytes) -> HttpEnd<'b>;
 
-    /// Which host the request is for, as its client has written it.
-    fn authority(&self) -> Option<Vec<u8>>;
-
     /// A header of the response of the service behind.
     fn response_header(&self, name: &str) -> Option<Vec<u8>>;
-
-    /// All lines of the request's `cookie`, joined by `; `.
-    fn cookies(&self) -> Option<Vec<u8>>;
 
     /// Puts a header into the response instead of any of the same name.
     fn replace_response_header(&self, name: &str, value: &str);
@@ -197,11 +191,11 @@ impl HttpContext for Filter {
             return Action::Pause;
         };
         #[cfg(feature = "trap")]
-        if HostRequest.header("x-weir-trap").is_some() {
+        if HOST.header("x-weir-trap").is_some() {
             std::process::abort();
         }
         #[cfg(feature = "trap")]
-        if let Some(most) = HostRequest.header("x-weir-finish-at-once") {
+        if let Some(most) = HOST.header("x-weir-finish-at-once") {
             vm::finish_at_once(std::str::from_utf8(&most).ok().and_then(|most| most.parse().ok()).unwrap_or_default());
         }
         let meters = vm::meters(&plan).filter(|meters| meters.is_sampled());
@@ -235,17 +229,17 @@ impl Stream {
     /// A request has come.
     fn decide(&mut self, plan: &Rc<Plan>) -> Action {
         if let Some(observe) = &plan.policy.observe {
-            self.shows = shows_secret(observe, &HostRequest);
+            self.shows = shows_secret(observe, HOST);
             if self.shows {
                 // The service behind has no need to know it.
                 let _ = hostcalls::set_map_value(MapType::HttpRequestHeaders, &observe.debug_header, None);
             }
-            if self.shows && asks_for_top(observe, &HostRequest) {
+            if self.shows && asks_for_top(observe, HOST) {
                 self.tell(&vm::top(plan));
                 return Action::Pause;
             }
         }
-        let verdict = vm::on_request(plan, &HostRequest, self);
+        let verdict = vm::on_request(plan, HOST, self);
         verdict.map_or(Action::Pause, |verdict| self.perform(verdict))
     }
 
@@ -302,38 +296,12 @@ impl Stream {
     /// Answers the request, whose headers can be read as long as it is paused.
     fn refuse(&self, mut refusal: Refusal, told: Option<String>) {
         self.state.replace(State::Over);
-        refusal.fit(&HostRequest);
+        refusal.fit(HOST);
         let mut headers: Vec<_> = refusal.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let observe = self.plan.as_ref().and_then(|plan| plan.policy.observe.as_ref());
         if let (Some(told), Some(observe)) = (&told, observe) {
             headers.push((&observe.debug_header, told));
         }
         let _ = hostcalls::send_http_response(refusal.status.into(), headers, Some(refusal.body.as_bytes()));
-    }
-}
-
-/// The request of the current context. Only byte getters: a String getter panics on bytes that are not UTF-8.
-struct HostRequest;
-
-impl Request for HostRequest {
-    fn header(&self, name: &str) -> Option<Vec<u8>> {
-        hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name).ok().flatten()
-    }
-
-    fn authority(&self) -> Option<Vec<u8>> {
-        HOST.authority()
-    }
-
-    fn cookies(&self) -> Option<Vec<u8>> {
-        HOST.cookies()
-    }
-
-    fn is_doubled(&self, name: &str) -> bool {
-        let headers = hostcalls::get_map_bytes(MapType::HttpRequestHeaders).unwrap_or_default();
-        headers.iter().filter(|(other, _)| other == name).nth(1).is_some()
-    }
-
-    fn property(&self, path: &[&str]) -> Option<Vec<u8>> {
-        hostcalls::get_property(path.to_vec()).ok().flatten()
     }
 }

@@ -1,5 +1,6 @@
 //! Envoy and Istio: calls belong to the root, a queue wakes it, and shared data is one space for a whole proxy.
 
+mod request;
 mod shared_data;
 mod workers;
 
@@ -117,25 +118,8 @@ impl Host for Envoy {
         HttpEnd::Answer { status, body }
     }
 
-    fn authority(&self) -> Option<Vec<u8>> {
-        hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, ":authority").ok().flatten()
-    }
-
     fn response_header(&self, name: &str) -> Option<Vec<u8>> {
         hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name).ok().flatten()
-    }
-
-    /// A header's value is that of its first line, and as a property that of all lines, joined by commas: without one
-    /// there is one line, and all headers need not be copied.
-    fn cookies(&self) -> Option<Vec<u8>> {
-        let joined = hostcalls::get_property(vec!["request", "headers", "cookie"]).ok().flatten()?;
-        if !joined.contains(&b',') {
-            return Some(joined);
-        }
-        let headers = hostcalls::get_map_bytes(MapType::HttpRequestHeaders).unwrap_or_default();
-        let lines: Vec<Bytes> =
-            headers.into_iter().filter(|(name, _)| name == "cookie").map(|(_, line)| line).collect();
-        Some(lines.join(b"; ".as_slice()))
     }
 
     fn replace_response_header(&self, name: &str, value: &str) {
