@@ -2,9 +2,10 @@
 //!
 //! A set of [`WAYS`] entries is one value of shared data, so a look-up is one read and a change one read and one write.
 //! Where a set is full, an entry that means something any longer goes last, and of the rest the one that was written
-//! longest ago goes first. One that holds what the limiter has not been told yet never goes ([`STAYS`]); where all of a
-//! set are such, nothing new is kept, and who asks for it finds as much as in a proxy without a table. Names are fingerprints keyed with a seed that the workers of a proxy agree on, so nobody
-//! outside can choose tenants that meet in one set.
+//! longest ago goes first. One that holds what the limiter has not been told yet, or is being asked, never goes ([`STAYS`]);
+//! where all of a set are such, nothing new is kept, and who asks for it finds as much as in a proxy without a table. Names
+//! are fingerprints keyed with a seed that the workers of a proxy agree on, so nobody outside can choose tenants that meet in
+//! one set.
 //!
 //! Only the entry that is looked for is decoded, and only its bytes are written anew: this is the way of every request.
 
@@ -29,7 +30,8 @@ pub const SET_BYTES: usize = HEAD_BYTES + WAYS * ENTRY_BYTES;
 
 const HEAD_BYTES: usize = 8;
 
-/// Until then an entry means something that holds what the limiter has not been told: it makes no room for others.
+/// Until then an entry means something that holds what the limiter has not been told or is being asked: while that is so,
+/// it makes no room for others.
 pub const STAYS: Ms = Ms(LARGEST);
 
 /// But for one that nobody has written for this long: whoever was to tell the limiter is gone.
@@ -282,8 +284,10 @@ impl Table {
 }
 
 impl Entry {
+    /// Whether it must not make room: something of it is owed, or a call about it is out, and somebody may still see to it.
     fn stays(&self, now: Ms) -> bool {
-        self.means_until == STAYS && now - self.written < STAYS_FOR
+        let is_owed = self.lease.spent > 0 || self.lease.call_ends > now;
+        self.means_until == STAYS && is_owed && now - self.written < STAYS_FOR
     }
 }
 

@@ -844,7 +844,13 @@ fn successes_just_before_the_end_keep_it_closed_for_one_window_and_the_least_fai
 fn what_the_limiter_has_not_been_told_makes_no_room() {
     let shared = Shared::default();
     let table = one_set(&shared);
-    let note = |key: &str, epoch, now, means_until| note(&table, &shared, key, epoch, now, means_until);
+    // Something is owed, as long as it says so.
+    let note = |key: &str, epoch: u32, now, means_until| {
+        table.change(&shared, table.fingerprint(key), Ms(now), |entry| {
+            (entry.epoch, entry.means_until) = (epoch, Ms(means_until));
+            entry.lease.spent = u64::from(means_until == STAYS.0);
+        })
+    };
     for key in 0..7 {
         note(&key.to_string(), key, 1000 + u64::from(key), STAYS.0);
     }
@@ -870,6 +876,21 @@ fn what_the_limiter_has_not_been_told_makes_no_room() {
     assert_eq!(note("newer", 1, 999 + hour, 10_000_000), None);
     assert_eq!((note("newer", 1, 1000 + hour, 10_000_000), epoch(&table, &shared, "0")), (Some(()), None));
     assert_eq!(epoch(&table, &shared, "1"), Some(1));
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_question_has_its_place_until_its_call_is_over_though_nothing_is_owed() {
+    let shared = Shared::default();
+    let table = one_set(&shared);
+    for key in 0..8 {
+        table.change(&shared, table.fingerprint(&key.to_string()), Ms(1000), |entry| {
+            (entry.epoch, entry.means_until, entry.lease.call_ends) = (key, STAYS, Ms(2000));
+        });
+    }
+    let comes = |now| note(&table, &shared, "new", 9, now, 1_000_000);
+    assert_eq!((comes(1999), epoch(&table, &shared, "0")), (None, Some(0)));
+    // Nobody has said how its call ended: whoever made it is gone.
+    assert_eq!((comes(2000), epoch(&table, &shared, "0")), (Some(()), None));
 }
 
 /// After how many tenants that come after it a bucket that is not full yet makes room: the README tells it of `entries`.

@@ -90,9 +90,8 @@ impl Plan {
             };
             if let Mode::Async { .. } = ask.mode {
                 offer.debt = unsettled;
-                // What is being told has its place until the answer is noted; a mere question does not need one for long.
-                let until = if unsettled > 0 { STAYS } else { now + timeout };
-                entry.means_until = entry.means_until.max(until);
+                // Until the answer is noted, what is being told or asked has its place.
+                entry.means_until = STAYS;
             }
             Election::Won(offer, Lending { moment: entry.lease.moment() })
         });
