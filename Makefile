@@ -46,16 +46,19 @@ tool: packages ## Build the command line tool, target/release/weir
 
 test: lint test-core test-sim test-system test-fuzz test-bench ## Everything that must hold, lint included
 
-lint: packages ## Format and clippy, natively and for wasm
-	$(call say,format and clippy)
+lint: packages ## Format, clippy natively and for wasm, and whether mutants find their places
+	$(call say,format and clippy, and where mutants stand)
 	@cargo fmt --all --check
-	@cargo clippy --quiet --workspace --all-targets --features weir/cli -- -D warnings
+	@cargo clippy --quiet --workspace --all-targets --features weir/cli,weir-sim/figures -- -D warnings
 	@cargo clippy --quiet --package weir --lib --target wasm32-wasip1 -- -D warnings
 	@cargo clippy --quiet --package weir --lib --test core --target wasm32-unknown-unknown -- -D warnings
+	@cargo clippy --quiet --package weir --lib --test explain --target wasm32-unknown-unknown --features explain -- -D warnings
+	@cargo test --quiet --package weir-sim --test mutants
 
 test-core: packages $(BINDGEN) ## The core, natively and under Node
 	$(call say,the core under Node)
 	@cargo test --package weir --target wasm32-unknown-unknown --test core
+	@cargo test --package weir --target wasm32-unknown-unknown --features explain --test explain
 	$(call say,the core natively)
 	@cargo test --package weir --test core
 

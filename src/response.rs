@@ -263,7 +263,7 @@ fn tell_standing(
             }
         }
         let mut left = item(told, ";r=", standing.remaining);
-        if let Some(wait) = next_token(limit, standing) {
+        if let Some(wait) = limit.next_token(standing) {
             // Retry-After must not be the earlier of the two.
             let wait = wait.min(retry_after.unwrap_or(wait)).max(Ms(1));
             parameter(&mut left, ";t=", wait.seconds_up());
@@ -295,12 +295,6 @@ fn parameter(item: &mut String, key: &str, value: u64) {
     // An Integer of RFC 9651 has 15 digits at most.
     item.push_str(key);
     item.push_str(&decimal(value.min(999_999_999_999_999)));
-}
-
-/// Until there is a whole token more; None where the bucket is full, and then nothing more comes.
-fn next_token(limit: Limit, standing: Standing) -> Option<Ms> {
-    let later = limit.burst().saturating_sub(standing.remaining).checked_sub(1)?;
-    Some(standing.reset - Ms(limit.period().times(later).0.checked_div(limit.requests())?))
 }
 
 /// What is added to a wait: at random, at most so many thousandths of it, so that those who were refused together do not

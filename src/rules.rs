@@ -1,7 +1,6 @@
 //! Which limits apply to a request, by its class and its tenants' tiers.
 
 use crate::clock::Ms;
-use crate::limiter::redis::script;
 use crate::path::Malformed;
 use crate::policy::{Allowance, ClassId, Entry, Limit, LimiterId, Mode, OnError, Policy, Rule, Terms};
 use crate::request::{Class, Identity, Reading, Request, class_of, tenant_of, tier_of};
@@ -226,7 +225,7 @@ fn ask(
 /// `<namespace>:{<tenant>}:<rule>:<entry>:<period_ms>:<format>`: the tenant is the hash tag of Redis Cluster. The limit
 /// is not in it, so that a changed quota goes on with the level that is there.
 fn key(policy: &Policy, rule: &Rule, tenant: &Tenant, entry: &str, limit: Limit) -> String {
-    let (mut period, format) = (itoa::Buffer::new(), script::TOKEN_BUCKET.format);
+    let (mut period, format) = (itoa::Buffer::new(), limit.script().format);
     let period = period.format(limit.period().0);
     [&policy.namespace, ":{", tenant.as_str(), "}:", &rule.name, ":", entry, ":", period, ":", format].concat()
 }

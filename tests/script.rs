@@ -1,5 +1,5 @@
-//! Holds `lua/token_bucket.lua` in a real, private Redis against a naive oracle: equal in every reply, every write
-//! and every expiry, and true to its promises.
+//! Holds `lua/token_bucket.lua`, behind its prelude, in a real, private Redis against a naive oracle: equal in every
+//! reply, every write and every expiry, and true to its promises.
 //!
 //! Histories are random, from a fixed seed; `WEIR_SEED=n` takes another. The script's text runs byte for byte, inside
 //! a function that hands it a clock and notes its calls (`script/server.rs`).
@@ -20,8 +20,6 @@ mod history;
 mod limits;
 #[path = "script/met.rs"]
 mod met;
-#[path = "script/random.rs"]
-mod random;
 #[path = "script/server.rs"]
 mod server;
 
@@ -30,10 +28,10 @@ use std::{env, iter};
 use history::{History, Step};
 use limits::{Limit, YEAR_MS};
 use met::Met;
-use random::Random;
 use redis::{Connection, Value, cmd, pipe};
 use server::{KEPT_MS, Redis, Script};
-use weir::limiter::redis::script::TOKEN_BUCKET;
+use weir::algorithm::TOKEN_BUCKET;
+use weir_sim::random::Random;
 use weir_sim::root::{Acquire, EXACT, Run};
 
 /// A reply, and the calls for TIME, GET and SET that led to it.
@@ -62,7 +60,7 @@ fn random_histories_are_equal_to_the_oracle_and_keep_the_limit() {
         let history = history::history(&mut Random::new(seed, number), 400);
         let key = format!("bucket:{number}");
         replay(&mut connection, &script, &key, &history.steps);
-        assert_lent_tokens_count_against_the_burst(&key, &history.steps);
+        assert_lent_tokens_count_against_the_burst_until_their_slot_ends(&key, &history.steps);
         met.note(&history);
         if history.honest {
             met.note_tight(assert_limits_kept(&key, &history));
@@ -116,10 +114,11 @@ fn expiry_ms(step: &Step) -> u64 {
     step.after.expires_at.expect("a call stores the bucket") - step.clock
 }
 
-/// Whatever callers report: lent x period <= used.
-fn assert_lent_tokens_count_against_the_burst(key: &str, steps: &[Step]) {
+/// Whatever callers report: lent x period <= used, and no slot is stored that has ended.
+fn assert_lent_tokens_count_against_the_burst_until_their_slot_ends(key: &str, steps: &[Step]) {
     for step in steps {
         assert!(step.call.units(step.after.lent()) <= step.after.used, "{key}: {step:#?}");
+        assert!(step.after.slots.iter().all(|slot| slot.end > step.after.time), "{key}: {step:#?}");
     }
 }
 
@@ -418,7 +417,7 @@ fn a_call_that_was_cut_short_is_an_error_and_writes_nothing() {
 fn the_pinned_sha_is_the_one_that_redis_gives_the_script() {
     let redis = Redis::start();
     let named = Script::plain(&mut redis.connect()).0;
-    assert_eq!(TOKEN_BUCKET.sha, named, "the script has changed; pin its new name in src/limiter/redis/script.rs");
+    assert_eq!(TOKEN_BUCKET.sha, named, "the script has changed; pin its new name in src/algorithm/token_bucket.rs");
 }
 
 /// Shown where a test fails.

@@ -9,9 +9,7 @@ use super::wait_queue::LineId;
 use super::{Call, CallEnd, CallId, Engine, Event, Step, Ticket};
 use crate::algorithm::{Acquire, Acquired, Offer, Share, runs};
 use crate::clock::Ms;
-use crate::limiter::redis::script;
-use crate::limiter::redis::webdis::{self, By, Reply};
-use crate::limiter::{Failure, HttpEnd};
+use crate::limiter::{Attempt, Failure, HttpEnd, Reply};
 use crate::policy::LimiterId;
 use crate::rules::Ask;
 
@@ -22,7 +20,7 @@ const NOT_EXACT_BITS: u32 = 11;
 #[derive(Debug)]
 pub(super) struct Out {
     pub(super) line: LineId,
-    by: By,
+    attempt: Attempt,
     asked: Acquire,
     /// Those whom it asks for, with their costs, in order.
     group: Vec<(Ticket, u64)>,
@@ -46,7 +44,7 @@ impl Out {
         now: Ms,
     ) -> Out {
         let (ends, late_at) = (now + call_timeout(plan, line.limiter), now + wait_of(plan, line.limiter));
-        Out { line, by: By::Sha, asked, group, lending, sent: now, ends, late_at, late: false }
+        Out { line, attempt: Attempt::FIRST, asked, group, lending, sent: now, ends, late_at, late: false }
     }
 }
 
@@ -68,7 +66,7 @@ impl<S> Engine<S> {
             id,
             plan: line.plan.clone(),
             limiter: out.line.limiter,
-            http: webdis::encode(&script::TOKEN_BUCKET, out.by, &line.ask.key, &out.asked),
+            http: line.plan.transport(out.line.limiter).encode(&line.ask.key, &out.asked, out.attempt),
             timeout: out.ends - self.now.mono,
         }));
         self.calls.insert(id, out);
@@ -90,10 +88,10 @@ impl<S> Engine<S> {
         }
         // An answer after the call's own end is none.
         let end = if self.now.mono < call.ends { end } else { HttpEnd::NoAnswer };
-        let reply = webdis::decode(end, call.by, &call.asked);
+        let reply = plan.transport(ask.limiter).decode(end, &call.asked, call.attempt);
         let call_end = match &reply {
             Reply::Acquired(_) => CallEnd::Ok,
-            Reply::NoScript => CallEnd::NoScript,
+            Reply::Again(_) => CallEnd::NoScript,
             Reply::Failure(failure) => CallEnd::Failed(*failure),
         };
         self.steps.push(Step::Count(plan.clone(), Event::CallEnded(ask.limiter, call_end)));
@@ -105,8 +103,7 @@ impl<S> Engine<S> {
                 }
                 self.deliver(&plan, &ask, &call, &acquired);
             }
-            Reply::NoScript if call.by == By::Sha => return self.ask_again(plan, ask, call, id),
-            Reply::NoScript => self.fail(&plan, &ask, &call, Failure::Redis, true),
+            Reply::Again(attempt) => return self.ask_again(plan, ask, Out { attempt, ..call }, id),
             Reply::Failure(failure) => {
                 let is_certain = matches!(end, HttpEnd::NotStarted(_));
                 self.fail(&plan, &ask, &call, failure, !is_certain);
@@ -128,13 +125,13 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Redis does not know the script, or so somebody was told: the same requests ask again by text, once. The word
-    /// carries no number, so the call may have run: its lease may be closed and is not named again, what it has spent is
+    /// The call was not carried out, or so somebody was told: the same requests ask again, in another way. The word may be
+    /// another call's, so the call may have run: its lease may be closed and is not named again, what it has spent is
     /// told again rather than lost, and those who wait may be charged twice.
     fn ask_again(&mut self, plan: Rc<Plan>, ask: Ask, call: Out, id: CallId) {
         let now = self.now.mono;
         let late_at = now + wait_of(&plan, ask.limiter);
-        let mut again = Out { by: By::Text, sent: now, late_at, late: false, ..call };
+        let mut again = Out { sent: now, late_at, late: false, ..call };
         again.group.retain(|(ticket, _)| {
             let charges = self.waiters.get(ticket).map(|waiter| waiter.charges.as_slice()).unwrap_or_default();
             charges.iter().any(|charge| charge.ask.is_at(&ask) && charge.deadline > now)
@@ -219,7 +216,7 @@ impl<S> Engine<S> {
             return plan.note(ask, Said { granted: 0, ..said }, self.now.mono, random);
         };
         if acquired.lent.end > 0 {
-            self.steps.push(Step::Count(plan.clone(), Event::Lent(ask.rule, acquired.lent.tokens())));
+            self.steps.push(Step::Count(plan.clone(), Event::Lent(ask.rule, acquired.lent.size())));
         }
         self.close(plan, ask, lending, LendingEnd::Answered(said))
     }

@@ -42,6 +42,7 @@ use waiters::Waiter;
 use crate::clock::{Ms, Now};
 use crate::limiter::Failure;
 use crate::policy::Policy;
+use crate::random::SplitMix64;
 use crate::request::Request;
 use crate::response::{Outcome, answer};
 use crate::rules::{Ask, Ruling, judge};
@@ -94,7 +95,7 @@ pub struct Engine<S> {
     bad_keys: BadKeys,
     woken: bool,
     next: u64,
-    random: u64,
+    random: SplitMix64,
 }
 
 impl<S> Engine<S> {
@@ -121,7 +122,7 @@ impl<S> Engine<S> {
             bad_keys: BadKeys::default(),
             woken: false,
             next: 0,
-            random: seed,
+            random: SplitMix64::new(seed),
         }
     }
 
@@ -207,11 +208,7 @@ impl<S> Engine<S> {
         self.next
     }
 
-    /// SplitMix64 (Steele, Lea, Flood 2014): good enough to spread clients.
     fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.random.next_u64()
     }
 }

@@ -12,7 +12,6 @@ use super::plan::{Election, Plan};
 use super::turn::{MOST_SERVED, Served};
 use super::{CallId, CallOwner, Engine, Ticket};
 use crate::algorithm::{Acquire, Offer, runs};
-use crate::limiter::redis::webdis::MAX_RUNS;
 use crate::local::lease::Wish;
 use crate::policy::{LimiterId, Mode};
 use crate::rules::Ask;
@@ -190,7 +189,7 @@ impl<S> Engine<S> {
         let Some(line) = self.lines.get_mut(id) else {
             return (group, false);
         };
-        let mut runs: usize = 0;
+        let (max_runs, mut runs) = (line.plan.transport(line.ask.limiter).max_runs(), 0_usize);
         while let Some(ticket) = line.queue.front() {
             // Nobody is charged for one whose time is over; it is about to be decided.
             let waiter = self.waiters.get(ticket);
@@ -201,7 +200,7 @@ impl<S> Engine<S> {
                 let hold = waiter.charges.iter().filter(|charge| !charge.ask.shadow).nth(1).is_some();
                 let same = group.last().is_some_and(|(_, before)| *before == cost);
                 runs = runs.saturating_add(usize::from(!same));
-                if runs > MAX_RUNS || group.len() >= MOST_SERVED || *held.get_or_insert(hold) != hold {
+                if runs > max_runs || group.len() >= MOST_SERVED || *held.get_or_insert(hold) != hold {
                     break;
                 }
                 group.push((*ticket, cost));

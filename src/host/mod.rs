@@ -55,7 +55,7 @@ trait Host {
     fn dispatch(&self, call: &Call) -> Result<u32, Failure>;
 
     /// How a call ended, said in the callback of that call.
-    fn call_end<'b>(&self, headers: usize, body_size: usize, body: &'b mut Bytes) -> HttpEnd<'b>;
+    fn call_end<'b>(&self, headers: usize, body_size: usize, max_reply: usize, body: &'b mut Bytes) -> HttpEnd<'b>;
 
     /// Which host the request is for, as its client has written it.
     fn authority(&self) -> Option<Vec<u8>>;
@@ -150,7 +150,7 @@ impl RootContext for Root {
 impl Context for Root {
     fn on_http_call_response(&mut self, token: u32, headers: usize, body_size: usize, _trailers: usize) {
         let mut body = Bytes::new();
-        let end = HOST.call_end(headers, body_size, &mut body);
+        let end = HOST.call_end(headers, body_size, vm::max_reply(token), &mut body);
         vm::call_ended(self.id, token, end);
     }
 

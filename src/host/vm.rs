@@ -67,6 +67,8 @@ struct Out {
     /// The root that made it.
     root: u32,
     limiter: LimiterId,
+    /// Longer replies are not read.
+    max_reply: usize,
     sent: Option<Duration>,
     meters: Option<Rc<Meters>>,
 }
@@ -198,6 +200,11 @@ pub(super) fn tick(root: u32, plan: Option<&Rc<Plan>>) {
     }
 }
 
+/// The longest reply that a call may have; 0 where nobody waits for it any more.
+pub(super) fn max_reply(token: u32) -> usize {
+    with(|vm| vm.calls.iter().find(|(of, _)| *of == token).map_or(0, |(_, out)| out.max_reply))
+}
+
 pub(super) fn call_ended(root: u32, token: u32, end: HttpEnd) {
     let out = with(|vm| {
         let at = vm.calls.iter().position(|(of, _)| *of == token)?;
@@ -246,10 +253,9 @@ fn perform(context: u32, steps: Vec<Step<Stream>>, now: Now) {
                 match HOST.dispatch(&call) {
                     Ok(token) => {
                         let (sent, meters) = (HOST.monotonic(), meters(&call.plan));
-                        with(|vm| {
-                            vm.calls
-                                .push((token, Out { id: call.id, root: context, limiter: call.limiter, sent, meters }))
-                        });
+                        let (limiter, max_reply) = (call.limiter, call.plan.transport(call.limiter).max_reply());
+                        let out = Out { id: call.id, root: context, limiter, max_reply, sent, meters };
+                        with(|vm| vm.calls.push((token, out)));
                     }
                     Err(failure) => steps.extend(with(|vm| vm.engine.on_lost(call.id, Some(failure)))),
                 }

@@ -1,8 +1,11 @@
-//! The limiter behind the proxies: its scripts, and the transports that carry them. Pure codecs, bytes to bytes.
+//! The limiter behind the proxies, and the transports by which it is asked. Pure codecs, bytes to bytes.
 //!
 //! A reply is a verdict or a named failure, never both, and never a guess.
 
 pub mod redis;
+mod transport;
+
+pub use transport::{Attempt, Capabilities, Reply, Transport, transport_of};
 
 /// Why there is no verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,6 +77,8 @@ impl Failure {
 pub struct HttpCall {
     /// Path.
     pub path: &'static str,
+    /// What its body is.
+    pub content_type: &'static str,
     /// Body.
     pub body: String,
 }
@@ -88,7 +93,7 @@ pub enum HttpEnd<'b> {
         /// Its body.
         body: &'b [u8],
     },
-    /// With an answer whose body is longer than [`redis::webdis::MAX_REPLY`], and was not read.
+    /// With an answer whose body is longer than [`Transport::max_reply`], and was not read.
     Oversized,
     /// Without an answer.
     NoAnswer,

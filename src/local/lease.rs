@@ -4,9 +4,8 @@
 //! token here is one that the limiter still counts as lent: that is what keeps the limit exact. The limiter's side is
 //! `lua/token_bucket.lua`; why each step is as it is stands in the README under "How leases work".
 
-use crate::algorithm::{Lent, Offer, Used};
+use crate::algorithm::{Lent, Limit, Offer, Terms, Used};
 use crate::clock::Ms;
-use crate::policy::{Limit, Terms};
 
 /// A proxy asks ahead when its tokens last for less than this.
 const AHEAD: Ms = Ms(20);
@@ -20,14 +19,8 @@ const IDLE: Ms = Ms(5_000);
 /// Large leases live this long at least, so that a call can come back before they end.
 const SHORT_LIFE: Ms = Ms(3_000);
 
-/// However fast a bucket fills, the limiter is not asked more often than this.
-const SHORTEST_PACE: Ms = Ms(10);
-
 /// Clocks run at the same rate but for this part of the time.
 const DRIFT: u64 = 1_000;
-
-/// Below this burst nothing is lent ahead of need, so that small limits are not hoarded.
-const LENT_FREELY_FROM: u64 = 64;
 
 /// What a proxy holds of a bucket, and what it knows of its own demand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -206,20 +199,16 @@ impl Lease {
     /// The limiter has denied such a cost, which fits after `retry_after`, or as soon as another proxy gives back what it
     /// does not need. Until about then it is not asked again.
     pub fn was_denied(&mut self, limit: Limit, cost: u64, retry_after: Ms, now: Ms, random: u64) {
-        let pace = pace(limit);
+        let pace = limit.pace();
         let pace = if self.denied { pace.times(2).min(Ms(1000)) } else { pace };
         self.denied = true;
         self.be_quiet(retry_after.min(IDLE).max(pace), cost, now, random);
     }
 
-    /// The limiter has lent less than was wanted, and has little: it is not asked until it has what comes back in one
-    /// pace.
+    /// The limiter has lent less than was wanted, and has little: it is not asked until it has some again.
     pub fn was_limited(&mut self, limit: Limit, used: Used, now: Ms, random: u64) {
-        let comes_back = limit.requests().saturating_mul(pace(limit).0);
-        let missing = i64::try_from(comes_back).unwrap_or(i64::MAX).saturating_sub(used.level(limit));
-        let wait = u64::try_from(missing).unwrap_or_default().checked_div(limit.requests()).unwrap_or_default();
-        if limit.burst() >= LENT_FREELY_FROM && wait > 0 {
-            self.be_quiet(Ms(wait).clamp(SHORTEST_PACE, pace(limit)), 1, now, random);
+        if let Some(wait) = limit.scarce_for(used) {
+            self.be_quiet(wait, 1, now, random);
         }
     }
 
@@ -234,9 +223,9 @@ impl Lease {
     /// back would cost two calls for each request of a tenant that comes seldom.
     pub fn goes_back_after(&self, limit: Limit, root_is_low: bool) -> Option<Ms> {
         if root_is_low {
-            return Some(pace(limit));
+            return Some(limit.pace());
         }
-        (self.size > small(limit)).then_some(IDLE)
+        (self.size > limit.small_lease()).then_some(IDLE)
     }
 
     /// Tokens spent in a thousand seconds: as measured, or as it looks now, where that is more.
@@ -250,27 +239,11 @@ impl Lease {
             self.rate = self.rate.saturating_add(rate(self.spent, now - self.since)) / 2;
         }
         let spent_in = |time: Ms| self.rate.saturating_mul(time.0) / 1_000_000;
-        let least = (limit.burst() / 256).clamp(1, 4);
-        let want = spent_in(WANTED_FOR).max(spent_in(terms.life).min(small(limit))).max(least);
+        let least = limit.least_lease();
+        let want = spent_in(WANTED_FOR).max(spent_in(terms.life).min(limit.small_lease())).max(least);
         self.wanted = want.min(self.wanted.saturating_mul(4).max(least));
         self.wanted
     }
-}
-
-/// The tokens of a small lease: it lives long, and waits for its tenant to come back.
-fn small(limit: Limit) -> u64 {
-    (limit.burst() / 64).clamp(3, 64)
-}
-
-/// Between two questions at a bucket that has nothing: a quarter of the time to full.
-fn pace(limit: Limit) -> Ms {
-    time_to_full(limit, 4).clamp(SHORTEST_PACE, Ms(1000))
-}
-
-/// How long an empty bucket fills, or a part of that.
-fn time_to_full(limit: Limit, part: u64) -> Ms {
-    let capacity = limit.burst().saturating_mul(limit.period().0);
-    Ms(capacity.checked_div(limit.requests().saturating_mul(part)).unwrap_or(u64::MAX))
 }
 
 /// Less than this is no time to measure a rate in: two requests that happen to come together are no demand.

@@ -1,25 +1,74 @@
 //! The classes of a policy.
 
+use super::language::{CLASS, GRPC, GRPC_NAME, HEADER_NAME, MATCH, METHOD, ROUTE_METADATA, VALUE};
 use super::problem::{Found, Path};
-use super::read::{Fields, Reader, Words};
-use super::sources::{HEADER, property};
+use super::read::{Fields, Reader};
+use super::sources::property;
 use super::tree::Tree;
-use super::{ClassId, ClassIndex, ClassMatch, Classes, Condition, Kind as PropertyKind, Origin};
+use super::{Kind as PropertyKind, Origin};
 use crate::path::{NoPattern, Paths, Pattern, Regex};
 use crate::request::normal_host;
+use crate::trie::Trie;
 
-const CLASS: Words = Words { built: &["class", "match", "cost", "exempt"], later: &[] };
+/// The class of a request: an index into [`Classes::names`]; 0 is the class `default`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassId(pub usize);
 
-const MATCH: Words = Words {
-    built: &["methods", "path", "path_regex", "host", "headers", "query", "grpc", "route_name", "route_metadata"],
-    later: &[],
-};
+/// The ordered list of class matches and the names that they use.
+#[derive(Clone, Debug)]
+pub struct Classes {
+    /// Names by [`ClassId`]; the first is `default`.
+    pub names: Vec<String>,
+    /// In the order of the policy: the first that matches wins.
+    pub matches: Vec<ClassMatch>,
+    /// Which paths are one.
+    pub paths: Paths,
+    /// How the matches that a request may meet are found among many.
+    pub index: ClassIndex,
+}
 
-const GRPC: Words = Words { built: &["service", "method"], later: &[] };
+/// Indices into [`Classes::matches`], each list in ascending order.
+#[derive(Clone, Debug, Default)]
+pub struct ClassIndex {
+    /// The matches that have a path.
+    pub by_path: Trie,
+    /// The others.
+    pub without_path: Vec<usize>,
+    /// By method, the first match that needs the path of such a request.
+    pub first_by_method: Vec<(String, usize)>,
+    /// The first that needs the path of a request with any other method.
+    pub first_by_other: Option<usize>,
+    /// The first of all that have a path.
+    pub first: Option<usize>,
+}
 
-const VALUE: Words = Words { built: &["present", "exact"], later: &[] };
+/// One entry of `classes`.
+#[derive(Clone, Debug)]
+pub struct ClassMatch {
+    /// The class of a request that matches.
+    pub class: ClassId,
+    /// Methods, any of which matches; None matches all.
+    pub methods: Option<Vec<String>>,
+    /// The path; None matches all.
+    pub path: Option<Pattern>,
+    /// What the whole path has to match as well.
+    pub regex: Option<Regex>,
+    /// What else must hold, all of it.
+    pub conditions: Vec<Condition>,
+    /// What a request takes from a bucket.
+    pub cost: u64,
+    /// No rule looks at the request.
+    pub exempt: bool,
+}
 
-const METADATA: Words = Words { built: &["path", "present", "exact"], later: &[] };
+/// What must hold of one value of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Which value.
+    pub origin: Origin,
+    /// What it has to be; None where it only has to be there. A host may be `*.` and what it ends in.
+    pub exact: Option<String>,
+}
 
 /// The class of requests that match nothing.
 pub(super) const DEFAULT: &str = "default";
@@ -60,26 +109,15 @@ fn index(matches: &[ClassMatch]) -> ClassIndex {
 }
 
 fn class(reader: &mut Reader, names: &mut Vec<String>, path: &Path, tree: &Tree, paths: Paths) -> Option<ClassMatch> {
-    let fields = reader.object(path, tree, CLASS)?;
-    let class = reader.needed(&fields, "class", "write the name of the class").and_then(|(tree, path)| {
-        let name = reader.name_at(&path, tree)?;
-        if name == DEFAULT {
-            let wanted = "choose another name: default is what matches nothing";
-            reader.note(&path, Found::Ours("default"), "is taken", wanted);
-            return None;
-        }
-        Some(id_of(names, name))
-    });
-    let cost = match fields.get("cost") {
-        Some((tree, path)) => reader.count(&path, tree),
-        None => Some(1),
-    };
+    let fields = reader.object(path, tree, &CLASS)?;
+    let class = reader.text_of(&fields, "class").map(|name| id_of(names, name));
+    let cost = reader.integer(&fields, "cost");
     let exempt = reader.flag(&fields, "exempt");
     if let (Some(true), Some((_, path))) = (exempt, fields.get("cost")) {
         reader.note(&path, Found::Nothing, "has no meaning in a class that is exempt", "leave it out");
     }
-    let (tree, path) = reader.needed(&fields, "match", "write match: {methods: [...], path: ...}")?;
-    let fields = reader.object(&path, tree, MATCH)?;
+    let (tree, path) = reader.needed(&fields, "match")?;
+    let fields = reader.object(&path, tree, &MATCH)?;
     let methods = fields.get("methods").map(|(tree, path)| methods(reader, &path, tree));
     let mut pattern = fields.get("path").map(|(tree, path)| {
         let text = reader.text(&path, tree, "write a path, such as /v1/reports/{id} or /v1/**")?;
@@ -118,15 +156,7 @@ fn methods(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Vec<String>>
     const WANTED: &str = "write methods in capitals, such as [GET, HEAD]";
     let mut methods = Vec::new();
     for (path, item) in reader.list(path, tree, WANTED)? {
-        let Some(method) = reader.text(&path, item, WANTED) else {
-            continue;
-        };
-        let capitals = |byte: u8| byte.is_ascii_uppercase() || byte == b'-' || byte == b'_';
-        if method.is_empty() || method.len() > 32 || !method.bytes().all(capitals) {
-            reader.note(&path, Found::Text(method.to_owned()), "is no method", WANTED);
-        } else {
-            methods.push(method.to_owned());
-        }
+        methods.extend(reader.formed(&path, item, &METHOD).map(str::to_owned));
     }
     if matches!(tree, Tree::List(items) if items.is_empty()) {
         reader.note(path, Found::Nothing, "is empty and would match nothing", WANTED);
@@ -149,10 +179,10 @@ fn conditions(reader: &mut Reader, fields: &Fields) -> Vec<Condition> {
         const WANTED: &str = "write NAME: {present: true} or NAME: {exact: VALUE}";
         for (name, path, tree) in reader.chosen(&path, tree, WANTED).into_iter().flatten() {
             let origin = match word {
-                "headers" => reader.header_text(&path, name, HEADER).map(Origin::Header),
+                "headers" => reader.of_form(&path, name, &HEADER_NAME).then(|| Origin::Header(name.to_owned())),
                 _ => Some(Origin::Query(name.to_owned())),
             };
-            let wanted = reader.object(&path, tree, VALUE).and_then(|fields| wanted(reader, &fields));
+            let wanted = reader.object(&path, tree, &VALUE).and_then(|fields| wanted(reader, &fields));
             if let (Some(origin), Some(exact)) = (origin, wanted) {
                 conditions.push(Condition { origin, exact });
             }
@@ -169,11 +199,10 @@ fn conditions(reader: &mut Reader, fields: &Fields) -> Vec<Condition> {
         conditions.push(Condition { origin: xds(&["xds", "route_name"]), exact: Some(name.to_owned()) });
     }
     if let Some((tree, path)) = fields.get("route_metadata")
-        && let Some(fields) = reader.object(&path, tree, METADATA)
+        && let Some(fields) = reader.object(&path, tree, &ROUTE_METADATA)
     {
-        const PATH: &str = "write path: [NAMESPACE, KEY]";
         let exact = wanted(reader, &fields);
-        let path = reader.needed(&fields, "path", PATH).and_then(|(tree, path)| property(reader, &path, tree));
+        let path = reader.needed(&fields, "path").and_then(|(tree, path)| property(reader, &path, tree));
         if let (Some(path), Some(exact)) = (path, exact) {
             let mut parts = vec!["xds", "route_metadata", "filter_metadata"];
             parts.extend(path.iter().map(String::as_str));
@@ -211,28 +240,21 @@ fn host(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<String> {
     if is_host && right == name {
         return Some(text.to_owned());
     }
-    let choices = if is_host { vec![format!("{star}{right}")] } else { Vec::new() };
-    reader.note_choices(path, Found::Text(text.to_owned()), "is no host", WANTED, choices);
+    let choice = is_host.then(|| [star, &right].concat());
+    reader.note_choices(path, Found::Text(text.to_owned()), "is no host", WANTED, choice.as_deref());
     None
 }
 
 /// The path of a gRPC method: `/service/method`, whatever the content type, so that no spelling escapes.
 fn grpc(reader: &mut Reader, path: &Path, tree: &Tree, paths: Paths) -> Option<Pattern> {
-    const WANTED: &str = "write the name, such as service: shop.v1.Cart or method: Get";
-    let fields = reader.object(path, tree, GRPC)?;
+    let fields = reader.object(path, tree, &GRPC)?;
     let mut text = String::new();
-    for word in GRPC.built {
+    for field in GRPC.fields {
         text.push('/');
-        let Some((tree, path)) = fields.get(word) else {
-            text.push_str("{any}");
-            continue;
-        };
-        let name = reader.text(&path, tree, WANTED)?;
-        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._".contains(&byte)) {
-            reader.note(&path, Found::Text(name.to_owned()), "is no name of gRPC", WANTED);
-            return None;
+        match fields.get(field.word) {
+            Some((tree, path)) => text.push_str(reader.formed(&path, tree, &GRPC_NAME)?),
+            None => text.push_str("{any}"),
         }
-        text.push_str(name);
     }
     if text == "/{any}/{any}" {
         reader.note(path, Found::Nothing, "is empty", "write service, method or both");
@@ -272,7 +294,7 @@ fn pattern(reader: &mut Reader, path: &Path, text: &str, paths: Paths) -> Option
         }
         NoPattern::NotNormal(normal) => {
             let wrong = "can never match, for paths are compared in normal form";
-            reader.note_choices(path, found, wrong, "write it in that form", vec![normal]);
+            reader.note_choices(path, found, wrong, "write it in that form", [normal.as_str()]);
         }
         NoPattern::Star => {
             reader.note(path, found, "has a star in the wrong place", "write {name} for one segment or end with /**")

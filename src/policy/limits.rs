@@ -1,23 +1,50 @@
 //! The limits of a rule, by tier and class.
 
-use std::ops::RangeInclusive;
-
 use super::classes::DEFAULT;
+use super::language::{LIMIT, LIST, NAME, Value};
 use super::limit::{self, Limit, NoLimit};
 use super::problem::{Found, Path};
-use super::read::{Fields, Reader, Words};
+use super::read::{Fields, Reader};
 use super::tree::Tree;
-use super::{Allowance, ClassId, Classes, Entry, Tier};
+use super::{ClassId, Classes};
 
-const LIMIT: Words = Words { built: &["requests", "per", "burst"], later: &[] };
+/// The limits of one tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tier {
+    /// Its name in the policy.
+    pub name: String,
+    /// The limits that differ.
+    pub entries: Vec<Entry>,
+    /// By [`ClassId`], an index into `entries`.
+    pub by_class: Vec<usize>,
+}
+
+/// One limit of a tier: a bucket belongs to it, whichever of its classes a request is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// A class or `default`; part of the Redis key.
+    pub name: String,
+    /// What it allows.
+    pub allowance: Allowance,
+    /// The share of one proxy, where the rule needs one.
+    pub own: Option<Limit>,
+    /// Limits that must hold as well, each with the share of one proxy; their periods differ.
+    pub also: Vec<(Limit, Option<Limit>)>,
+}
+
+/// What an entry allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowance {
+    /// Nothing: 403.
+    Deny,
+    /// Everything.
+    Unlimited,
+    /// A token bucket.
+    Limited(Limit),
+}
 
 /// The smallest burst of which a part can be lent while a part stays.
 const LENDABLE: u64 = 2;
-
-/// How many limits may hold at once: each may cost a request a call.
-const LIST: RangeInclusive<usize> = 1..=4;
-
-const PERIOD: &str = "write one integer and s, m, h or d, such as 1m";
 
 const LIMIT_TEXT: &str = "write requests/period with s, m, h or d, such as 10/m";
 
@@ -31,22 +58,21 @@ pub(super) struct Setting<'c> {
 
 /// `limits`: a limit, or by tier a limit or limits by entry.
 pub(super) fn read(reader: &mut Reader, fields: &Fields, setting: Setting) -> Option<Vec<Tier>> {
-    const WANTED: &str = "write a limit such as 100/m, or limits by tier";
-    let (tree, path) = reader.needed(fields, "limits", WANTED)?;
+    let (tree, path) = reader.needed(fields, "limits")?;
     if !is_by_name(tree) {
         return Some(vec![tier_of(reader, &path, DEFAULT, tree, setting)?]);
     }
     let mut tiers = Vec::new();
     let mut complete = true;
-    for (name, path, tree) in reader.chosen(&path, tree, WANTED)? {
-        let name = reader.name(&path, name);
-        match (&name, tier_of(reader, &path, name.as_deref().unwrap_or_default(), tree, setting)) {
-            (Some(_), Some(tier)) => tiers.push(tier),
+    for (name, path, tree) in reader.chosen(&path, tree, fields.wanted("limits"))? {
+        let is_name = reader.of_form(&path, name, &NAME);
+        match tier_of(reader, &path, name, tree, setting) {
+            Some(tier) if is_name => tiers.push(tier),
             _ => complete = false,
         }
     }
     if complete && tiers.is_empty() {
-        reader.note(&path, Found::Nothing, "is empty", WANTED);
+        reader.note(&path, Found::Nothing, "is empty", fields.wanted("limits"));
         return None;
     }
     complete.then_some(tiers)
@@ -75,7 +101,13 @@ pub(super) fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree,
         for (name, path, tree) in reader.chosen(path, tree, LIMIT_TEXT)? {
             if !classes.names.iter().any(|class| class == name) {
                 let wanted = "write default or a class that stands under classes";
-                reader.note_choices(&path, Found::Nothing, "is no class", wanted, classes.names.clone());
+                reader.note_choices(
+                    &path,
+                    Found::Nothing,
+                    "is no class",
+                    wanted,
+                    classes.names.iter().map(String::as_str),
+                );
                 complete = false;
             }
             match entry(reader, &path, name, tree) {
@@ -97,11 +129,9 @@ pub(super) fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree,
     let default = index_of(DEFAULT)?;
     let by_class: Vec<usize> = classes.names.iter().map(|class| index_of(class).unwrap_or(default)).collect();
     for (index, (path, entry)) in entries.iter().enumerate() {
-        let meets = |class: ClassId| by_class.get(class.0) == Some(&index);
-        let costs = classes.matches.iter().filter(|class_match| !class_match.exempt && meets(class_match.class));
-        let costs: Vec<u64> = costs.map(|class_match| class_match.cost).collect();
+        let costs = costs(classes, &by_class, index);
         for limit in entry.limits() {
-            for cost in costs.iter().filter(|cost| **cost > limit.burst()) {
+            for cost in costs.clone().filter(|cost| *cost > limit.burst()) {
                 let found = Found::Number(i64::try_from(limit.burst()).unwrap_or(i64::MAX));
                 let wanted = format!("raise it to at least {cost}, or give that class an entry of its own");
                 reader.note(path, found, "is a burst below the cost of a class that meets it", wanted);
@@ -113,6 +143,13 @@ pub(super) fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree,
         }
     }
     Some(Tier { name: name.to_owned(), entries: entries.into_iter().map(|(_, entry)| entry).collect(), by_class })
+}
+
+/// What requests take that meet an entry, given as an index.
+fn costs(classes: &Classes, by_class: &[usize], entry: usize) -> impl Iterator<Item = u64> + Clone {
+    let meets = move |class: ClassId| by_class.get(class.0) == Some(&entry);
+    let matches = classes.matches.iter().filter(move |class_match| !class_match.exempt && meets(class_match.class));
+    matches.map(|class_match| class_match.cost)
 }
 
 /// An allowance, or a list of limits that differ in `per`.
@@ -137,9 +174,8 @@ fn entry(reader: &mut Reader, path: &Path, name: &str, tree: &Tree) -> Option<En
             None => complete = false,
         }
     }
-    if !LIST.contains(&items.len()) {
-        let found = Found::Number(i64::try_from(items.len()).unwrap_or(i64::MAX));
-        reader.note(path, found, "limits", "write 1 to 4, each with another period");
+    if let Value::List(list) = LIST {
+        reader.is_as_many(path, items.len(), list.least, list.most);
     }
     let mut limits = limits.into_iter();
     entry.allowance = Allowance::Limited(limits.next().filter(|_| complete)?);
@@ -182,9 +218,7 @@ fn is_as_tight(one: Limit, other: Limit) -> bool {
 pub(super) fn share(tiers: &mut [Tier], classes: &Classes, proxies: u64) {
     for tier in tiers {
         for (index, entry) in tier.entries.iter_mut().enumerate() {
-            let meets = |class: ClassId| tier.by_class.get(class.0) == Some(&index);
-            let costs = classes.matches.iter().filter(|class_match| !class_match.exempt && meets(class_match.class));
-            let largest = costs.map(|class_match| class_match.cost).max().unwrap_or(1);
+            let largest = costs(classes, &tier.by_class, index).max().unwrap_or(1);
             if let Allowance::Limited(limit) = entry.allowance {
                 entry.own = Some(limit.share(proxies, largest));
             }
@@ -219,26 +253,23 @@ fn allowance(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Allowance>
 }
 
 fn limit_object(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Allowance> {
-    let fields = reader.object(path, tree, LIMIT)?;
-    let requests = reader
-        .needed(&fields, "requests", "write how many requests per period")
-        .and_then(|(tree, path)| limit_number(reader, &path, tree));
-    let period = reader.needed(&fields, "per", PERIOD).and_then(|(tree, path)| reader.duration(&path, tree, PERIOD));
-    let burst = match fields.get("burst") {
-        Some((tree, path)) => limit_number(reader, &path, tree),
-        None => requests,
-    };
-    let limit = Limit::new(requests?, period?, burst?);
+    let fields = reader.object(path, tree, &LIMIT)?;
+    let requests = limit_number(reader, &fields, "requests");
+    let period = reader.duration(&fields, "per");
+    let burst = reader.if_written(&fields, "burst", limit_number);
+    let requests = requests?;
+    let burst = burst?.unwrap_or(requests);
+    let limit = Limit::new(requests, period?, burst);
     checked(reader, path, Found::Nothing, limit)
 }
 
-/// An integer of at least 1, with the hint that 0 is a word.
-fn limit_number(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<u64> {
-    if matches!(tree, Tree::Int(0)) {
-        reader.note(path, Found::Number(0), "allows nothing", "write the word deny in place of the whole limit");
+/// An integer, with the hint that 0 is a word.
+fn limit_number(reader: &mut Reader, fields: &Fields, word: &'static str) -> Option<u64> {
+    if let Some((Tree::Int(0), path)) = fields.get(word) {
+        reader.note(&path, Found::Number(0), "allows nothing", "write the word deny in place of the whole limit");
         return None;
     }
-    reader.count(path, tree)
+    reader.integer(fields, word)
 }
 
 fn checked(reader: &mut Reader, path: &Path, found: Found, limit: Result<Limit, NoLimit>) -> Option<Allowance> {

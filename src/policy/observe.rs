@@ -1,12 +1,10 @@
 //! `observe`: what a policy shows of its decisions.
 
 use super::decode::variable;
-use super::problem::{Found, Path};
-use super::read::{Fields, Reader, Words};
-use super::tree::Tree;
+use super::language::OBSERVE;
+use super::problem::Found;
+use super::read::{Fields, Reader};
 use super::{Credential, Environment};
-
-const OBSERVE: Words = Words { built: &["secret_env", "debug_header", "top_path", "filter_state"], later: &[] };
 
 /// What is shown of decisions, and to whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,17 +23,11 @@ pub(super) fn read(reader: &mut Reader, fields: &Fields, environment: Environmen
     let Some((tree, path)) = fields.get("observe") else {
         return Some(None);
     };
-    let fields = reader.object(&path, tree, OBSERVE)?;
+    let fields = reader.object(&path, tree, &OBSERVE)?;
     let secret = variable(reader, &fields, "secret_env", environment);
     let filter_state = reader.flag(&fields, "filter_state");
-    let debug_header = match fields.get("debug_header") {
-        Some((tree, path)) => reader.header_name(&path, tree, "write the name of a header, such as x-weir-debug"),
-        None => Some("x-weir-debug".to_owned()),
-    };
-    let top_path = match fields.get("top_path") {
-        Some((tree, path)) => top_path(reader, &path, tree).map(Some),
-        None => Some(None),
-    };
+    let debug_header = reader.text_of(&fields, "debug_header");
+    let top_path = reader.if_written(&fields, "top_path", Reader::text_of);
     for word in ["debug_header", "top_path"] {
         if let (Some((_, path)), None) = (fields.get(word), fields.get("secret_env")) {
             let wanted = "write secret_env: the variable with the secret that those who ask have to send";
@@ -44,18 +36,4 @@ pub(super) fn read(reader: &mut Reader, fields: &Fields, environment: Environmen
     }
     let (debug_header, top_path, filter_state) = (debug_header?, top_path?, filter_state?);
     Some(Some(Observe { secret: secret.map(Credential), debug_header, top_path, filter_state }))
-}
-
-/// A path as it is sent, without a query.
-fn top_path(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<String> {
-    const WANTED: &str = "write a path that the service behind does not have, such as /.weir/top";
-    let text = reader.text(path, tree, WANTED)?;
-    let is_path = text.len() > 1
-        && text.starts_with('/')
-        && text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#'));
-    if !is_path {
-        reader.note(path, Found::Text(text.to_owned()), "is no path that can be the filter's own", WANTED);
-        return None;
-    }
-    Some(text.to_owned())
 }

@@ -6,6 +6,8 @@
 use std::fmt::{self, Display, Write};
 use std::rc::Rc;
 
+use super::language::Object;
+
 /// One step from the root of a policy towards a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
@@ -83,8 +85,13 @@ pub enum Found {
     Text(String),
     /// A text where a limit was wanted; a log gets it where it is short and can be nothing else.
     LimitText(String),
-    /// An unknown field; a log gets its length.
-    Field(String),
+    /// An unknown field of an object; a log gets its length.
+    Field {
+        /// As it is written.
+        name: String,
+        /// What the object may hold.
+        of: &'static Object,
+    },
     /// A number.
     Number(i64),
     /// A word of the policy's language, or a description in our own words.
@@ -123,40 +130,68 @@ impl Problem {
 
     /// For the one who wrote the policy.
     pub fn for_people(&self) -> impl Display + '_ {
-        Rendered(self, Reader::Person)
+        ForPeople(self)
     }
 
     /// For a log: the same without anything that a user may want to keep.
     pub fn for_log(&self) -> impl Display + '_ {
-        Rendered(self, Reader::Log)
+        ForLog(self)
     }
 }
 
-struct Rendered<'p>(&'p Problem, Reader);
+/// The module tells nobody but its log, so what is told here alone is not in it.
+struct ForPeople<'p>(&'p Problem);
 
-impl Display for Rendered<'_> {
+impl Display for ForPeople<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Rendered(problem, to) = *self;
-        problem.path.write(f, to)?;
+        let ForPeople(problem) = self;
+        problem.path.write(f, Reader::Person)?;
         f.write_str(": ")?;
-        match (&problem.found, to) {
-            (Found::Nothing, _) => {}
-            (Found::Text(text) | Found::LimitText(text), Reader::Person) => write!(f, "{text:?} ")?,
-            (Found::LimitText(text), Reader::Log) if can_only_be_a_limit(text) => write!(f, "{text:?} ")?,
-            (Found::Text(text) | Found::LimitText(text), Reader::Log) => write!(f, "a text of {} ", bytes(text.len()))?,
-            (Found::Field(name), Reader::Person) => write!(f, "unknown field {name:?}")?,
-            (Found::Field(name), Reader::Log) => write!(f, "unknown field ({})", bytes(name.len()))?,
-            (Found::Number(number), _) => write!(f, "{number} ")?,
-            (Found::Ours(words), _) => write!(f, "{words} ")?,
+        let mut wanted = problem.wanted.clone();
+        match &problem.found {
+            Found::Nothing => {}
+            Found::Text(text) | Found::LimitText(text) => write!(f, "{text:?} ")?,
+            Found::Field { name, of } => {
+                write!(f, "unknown field {name:?}")?;
+                let words = of.fields.iter().map(|field| field.word);
+                if let Some(word) = nearest(name, words) {
+                    wanted = format!("nearest: {word}");
+                }
+            }
+            Found::Number(number) => write!(f, "{number} ")?,
+            Found::Ours(words) => write!(f, "{words} ")?,
+        }
+        write!(f, "{}", problem.wrong)?;
+        if !wanted.is_empty() {
+            write!(f, "; {wanted}")?;
+        }
+        match problem.choices.is_empty() {
+            true => Ok(()),
+            false => write!(f, ": {}", problem.choices.join(", ")),
+        }
+    }
+}
+
+struct ForLog<'p>(&'p Problem);
+
+impl Display for ForLog<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let ForLog(problem) = self;
+        problem.path.write(f, Reader::Log)?;
+        f.write_str(": ")?;
+        match &problem.found {
+            Found::Nothing => {}
+            Found::LimitText(text) if can_only_be_a_limit(text) => write!(f, "{text:?} ")?,
+            Found::Text(text) | Found::LimitText(text) => write!(f, "a text of {} ", bytes(text.len()))?,
+            Found::Field { name, .. } => write!(f, "unknown field ({})", bytes(name.len()))?,
+            Found::Number(number) => write!(f, "{number} ")?,
+            Found::Ours(words) => write!(f, "{words} ")?,
         }
         f.write_str(problem.wrong)?;
-        if !problem.wanted.is_empty() {
-            write!(f, "; {}", problem.wanted)?;
+        match problem.wanted.is_empty() {
+            true => Ok(()),
+            false => write!(f, "; {}", problem.wanted),
         }
-        if let (Reader::Person, false) = (to, problem.choices.is_empty()) {
-            write!(f, ": {}", problem.choices.join(", "))?;
-        }
-        Ok(())
     }
 }
 
@@ -170,4 +205,32 @@ fn can_only_be_a_limit(text: &str) -> bool {
     text.len() <= 16
         && text.starts_with(|letter: char| letter.is_ascii_digit())
         && text.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase() || byte == b'/')
+}
+
+/// The candidate within a third of the text's length in edits, the nearest first.
+fn nearest<'c>(text: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
+    let allowed = text.len().div_ceil(3);
+    candidates
+        .map(|candidate| (edits(text, candidate), candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein's distance, in bytes, by the usual row.
+fn edits(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (above, byte) in from.bytes().enumerate() {
+        let mut diagonal = above;
+        let mut left = above.saturating_add(1);
+        let mut next = vec![left];
+        for (other, up) in to.bytes().zip(row.iter().skip(1)) {
+            let change = diagonal.saturating_add(usize::from(byte != other));
+            left = change.min(left.saturating_add(1)).min(up.saturating_add(1));
+            diagonal = *up;
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
 }

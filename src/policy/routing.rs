@@ -2,15 +2,14 @@
 
 use std::collections::HashMap;
 
+use super::language::ROUTING;
 use super::networks::Networks;
 use super::problem::{Found, Path};
-use super::read::{Fields, Reader, Words};
+use super::read::{Fields, Reader};
 use super::tenants::{Keys, Whose, tier_of_name, whose};
 use super::tree::Tree;
 use super::{Limiter, Tier};
 use crate::tenant::Tenant;
-
-const ROUTING: Words = Words { built: &["default", "tiers", "tenants"], later: &[] };
 
 /// A limiter of a policy: an index into its [`Limiters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,12 +85,15 @@ impl Routing {
 /// The names of all limiters, each at the place of its [`LimiterId`]; told before the limiters are read, so that rules
 /// may name those that are not valid.
 pub(super) fn names(fields: &Fields) -> Vec<String> {
-    let mut names: Vec<String> = match fields.get("limiters") {
-        Some((Tree::Map(pairs), _)) => pairs.iter().map(|(name, _)| name.clone()).collect(),
-        _ => Vec::new(),
-    };
-    names.sort();
-    names.dedup();
+    let mut names: Vec<String> = Vec::new();
+    if let Some((Tree::Map(pairs), _)) = fields.get("limiters") {
+        for (name, _) in pairs {
+            let at = names.partition_point(|other| other < name);
+            if names.get(at) != Some(name) {
+                names.insert(at, name.clone());
+            }
+        }
+    }
     names
 }
 
@@ -121,7 +123,7 @@ pub(super) fn read(
         reader.wrong_kind(&path, tree, WANTED);
         return None;
     }
-    let fields = reader.object(&path, tree, ROUTING)?;
+    let fields = reader.object(&path, tree, &ROUTING)?;
     match fields.get("default") {
         Some((tree, path)) => routing.default = limiter(reader, &path, tree, names).unwrap_or_default(),
         None if names.len() > 1 => missing(reader, &path.word("default"), names),
@@ -164,12 +166,18 @@ fn limiter(reader: &mut Reader, path: &Path, tree: &Tree, names: &[String]) -> O
     let place = names.iter().position(|known| known == name);
     if place.is_none() {
         let wanted = "write a name that stands under limiters";
-        reader.note_choices(path, Found::Text(name.to_owned()), "is no limiter", wanted, names.to_vec());
+        reader.note_choices(
+            path,
+            Found::Text(name.to_owned()),
+            "is no limiter",
+            wanted,
+            names.iter().map(String::as_str),
+        );
     }
     place.map(LimiterId)
 }
 
 fn missing(reader: &mut Reader, path: &Path, names: &[String]) {
     let wanted = "there are several limiters: write the name of the one that has the buckets";
-    reader.note_choices(path, Found::Nothing, "is missing", wanted, names.to_vec());
+    reader.note_choices(path, Found::Nothing, "is missing", wanted, names.iter().map(String::as_str));
 }

@@ -1,52 +1,12 @@
 //! The rules of a policy: whose requests are limited, and how.
 
-use std::ops::RangeInclusive;
-
+use super::language::{ALGORITHMS, IDEMPOTENCY, MISSING, ON_ERROR, RULE};
 use super::problem::{Found, Path};
-use super::read::{Fields, Reader, Words};
-use super::sources::{HEADER, NONE};
+use super::read::{Fields, Reader};
 use super::tenants::{Keys, OfTenants, overrides, tier, without_tier};
 use super::tree::Tree;
-use super::{
-    Allowance, ClassId, Classes, Idempotency, Missing, Mode, OnError, Origin, Rule, Source, Terms, Tier, limits,
-    routing, sources,
-};
-use crate::clock::Ms;
-use crate::tenant::{HashKey, Storage, Tenant};
-
-const RULE: Words = Words {
-    built: &[
-        "name",
-        "limiter",
-        "key",
-        "missing",
-        "tier",
-        "algorithm",
-        "mode",
-        "lease",
-        "sync_interval",
-        "limits",
-        "on_error",
-        "overrides",
-        "shadow_mode",
-        "idempotency",
-        "headers",
-    ],
-    later: &[],
-};
-
-const LEASE: Words = Words { built: &["life", "lend"], later: &[] };
-
-const IDEMPOTENCY: Words = Words { built: &["header", "keep"], later: &[] };
-
-/// Each rule may cost a request a call.
-const RULES: RangeInclusive<usize> = 1..=16;
-
-const LEASE_LIFE: RangeInclusive<Ms> = Ms(1000)..=Ms(3_600_000);
-
-const SYNC_INTERVAL: RangeInclusive<Ms> = Ms(10)..=Ms(60_000);
-
-const KEEP: RangeInclusive<Ms> = Ms(1000)..=Ms(86_400_000);
+use super::{Classes, Idempotency, Missing, Mode, OnError, Rule, Tier, limits, mode, open, routing, sources};
+use crate::tenant::HashKey;
 
 /// What the rules of a policy have in common.
 struct Common<'c> {
@@ -67,7 +27,6 @@ pub(super) fn read(
     hash_key: Option<HashKey>,
     proxies: Option<u64>,
 ) -> Option<Vec<Rule>> {
-    const WANTED: &str = "write a list of 1 to 16 rules";
     let common = Common {
         classes,
         limiters: routing::names(fields),
@@ -76,39 +35,25 @@ pub(super) fn read(
         proxies,
         names_proxies: fields.get("proxies").is_some(),
     };
-    let (tree, path) = reader.needed(fields, "rules", WANTED)?;
-    let items: Vec<_> = reader.list(&path, tree, WANTED)?.collect();
-    if !RULES.contains(&items.len()) {
-        let found = Found::Number(i64::try_from(items.len()).unwrap_or(i64::MAX));
-        reader.note(&path, found, "rules", "write 1 to 16");
-        return None;
-    }
-    let counts_all: Vec<bool> = items.iter().map(|(_, tree)| counts_all(tree)).collect();
+    let items = reader.items(fields, "rules")?;
     let (mut rules, mut names, mut untrusted) = (Vec::new(), Vec::new(), Vec::new());
     for (index, (path, tree)) in items.iter().enumerate() {
-        let others_count_all = counts_all.iter().enumerate().any(|(other, all)| *all && other != index);
-        let mut setting = sources::Setting {
-            has_hash_key: common.has_hash_key,
-            paths: classes.paths,
-            others_count_all,
-            untrusted: Vec::new(),
-        };
-        rules.extend(rule(reader, path, tree, &common, &mut names, &mut setting));
+        let (paths, has_hash_key) = (classes.paths, common.has_hash_key);
+        let mut setting = sources::Setting { has_hash_key, paths, untrusted: Vec::new() };
+        rules.push(rule(reader, path, tree, &common, &mut names, &mut setting));
         untrusted.extend(setting.untrusted.into_iter().map(|path| (index, path)));
     }
-    if rules.len() != items.len() {
-        return None;
-    }
     for (index, path) in untrusted {
-        let open = open_classes(&rules, index, classes);
+        let open = open::classes(&rules, index, classes);
         if !open.is_empty() {
             let wanted = "write trusted: true if something before weir sets or checks this value, or limit these \
-                          classes in a rule keyed by client_ip or constant";
+                          classes in a rule keyed by client_ip or constant; a client that can make it up gets a fresh \
+                          bucket for each invention";
             let wrong = "is not trusted, and no other rule limits all of the same requests";
             reader.note_choices(&path, Found::Nothing, wrong, wanted, open);
         }
     }
-    Some(rules)
+    rules.into_iter().collect()
 }
 
 fn rule(
@@ -119,54 +64,25 @@ fn rule(
     names: &mut Vec<String>,
     setting: &mut sources::Setting,
 ) -> Option<Rule> {
-    let fields = reader.object(path, tree, RULE)?;
-    let name = reader
-        .needed(&fields, "name", "write the name of the rule")
-        .and_then(|(tree, path)| name(reader, &path, tree, names));
-    if let Some((tree, path)) = fields.get("algorithm") {
-        reader.word(&path, tree, &[("token_bucket", ())], &[]);
-    }
-    let mode = mode(reader, &fields);
+    let fields = reader.object(path, tree, &RULE)?;
+    let name = name(reader, &fields, names);
+    reader.choice(&fields, "algorithm", ALGORITHMS);
+    let mode = mode::read(reader, &fields);
     let sources = sources::read(reader, &fields, setting);
     let keys = Keys { sources: sources.as_deref(), hash_key: common.hash_key.clone() };
-    let missing = match fields.get("missing") {
-        Some((tree, path)) => missing(reader, &path, tree, &keys.hash_key),
-        None => Some(Missing::As(keys.none("anonymous"))),
-    };
-    let is_lent = matches!(mode, Some(Mode::Lease(_)));
-    let limits = limits::Setting { classes: common.classes, is_lent };
-    let mut tiers = limits::read(reader, &fields, limits);
-    let mut of_tenants = OfTenants::default();
-    match fields.get("tier") {
-        Some((tree, path)) => tier(reader, &path, tree, tiers.as_deref(), &keys, setting, &mut of_tenants),
-        None => of_tenants.default = without_tier(reader, &fields, tiers.as_deref()),
-    };
-    if let Some((tree, path)) = fields.get("overrides") {
-        overrides(reader, &path, tree, tiers.as_mut(), &keys, limits, &mut of_tenants);
-    }
+    let missing = missing(reader, &fields, &keys);
+    let (mut tiers, of_tenants) = tiers(reader, &fields, common, mode, &keys, setting);
     let is_local = mode == Some(Mode::Local);
     let routing = routing::read(reader, &fields, &common.limiters, tiers.as_deref(), &keys, is_local);
-    let on_error = match mode {
-        // It asks nobody, so there is no failure to answer; what is written is for the day when the mode is another one.
-        Some(Mode::Local) if fields.get("on_error").is_none() => Some(OnError::Deny),
-        Some(Mode::Local) => on_error(reader, &fields).map(|_| OnError::Deny),
-        _ => on_error(reader, &fields),
-    };
-    let shadow = reader.flag(&fields, "shadow_mode");
-    let headers = match fields.get("headers") {
-        Some((tree, path)) => reader.boolean(&path, tree),
-        None => Some(true),
-    };
-    let idempotency = match fields.get("idempotency") {
-        Some((tree, path)) => idempotency(reader, &path, tree).map(Some),
-        None => Some(None),
-    };
-    if mode == Some(Mode::Local) || on_error == Some(OnError::Local) {
+    let on_error = on_error(reader, &fields, is_local);
+    let (shadow, headers) = (reader.flag(&fields, "shadow_mode"), reader.flag(&fields, "headers"));
+    let idempotency = reader.if_written(&fields, "idempotency", idempotency);
+    if is_local || on_error == Some(OnError::Local) {
         let proxies = common.proxies.or_else(|| without_proxies(reader, common, path))?;
         limits::share(tiers.as_deref_mut().unwrap_or_default(), common.classes, proxies);
     }
-    let Keys { hash_key, .. } = keys;
-    let OfTenants { tenants, networks, sources: tier_sources, default } = of_tenants;
+    let (hash_key, OfTenants { tenants, networks, sources: tier_sources, default }) = (keys.hash_key, of_tenants);
+    // In one go: what is dropped is dropped in one place, and the module is smaller.
     match (name, sources, missing, default, tiers, mode, routing, on_error, shadow, idempotency, headers) {
         (
             Some(name),
@@ -202,173 +118,57 @@ fn rule(
 }
 
 /// A name that no rule before has: it stands in Redis keys.
-fn name(reader: &mut Reader, path: &Path, tree: &Tree, names: &mut Vec<String>) -> Option<String> {
-    let name = reader.name_at(path, tree)?;
+fn name(reader: &mut Reader, fields: &Fields, names: &mut Vec<String>) -> Option<String> {
+    let name = reader.text_of(fields, "name")?;
     if names.contains(&name) {
-        reader.note(path, Found::Text(name), "stands twice", "give each rule a name of its own");
+        let path = fields.path.word("name");
+        reader.note(&path, Found::Text(name), "stands twice", "give each rule a name of its own");
         return None;
     }
     names.push(name.clone());
     Some(name)
 }
 
-/// Whether a rule counts every client, whatever it sends, and can refuse it: told before the rule is read, so that rules
-/// before it may rely on it. What else is wrong with it is noted in its turn.
-fn counts_all(rule: &Tree) -> bool {
-    let Some(Tree::List(sources)) = field(rule, "key") else {
-        return false;
+/// The limits by tier, and after them those of single tenants; and who has which.
+fn tiers(
+    reader: &mut Reader,
+    fields: &Fields,
+    common: &Common,
+    mode: Option<Mode>,
+    keys: &Keys,
+    setting: &mut sources::Setting,
+) -> (Option<Vec<Tier>>, OfTenants) {
+    let is_lent = matches!(mode, Some(Mode::Lease(_)));
+    let limits = limits::Setting { classes: common.classes, is_lent };
+    let mut tiers = limits::read(reader, fields, limits);
+    let mut of_tenants = OfTenants::default();
+    match fields.get("tier") {
+        Some((tree, path)) => tier(reader, &path, tree, tiers.as_deref(), keys, setting, &mut of_tenants),
+        None => of_tenants.default = without_tier(reader, fields, tiers.as_deref()),
     };
-    // An address is nothing that a client makes up.
-    let of_all = |source| field(source, "constant").or_else(|| field(source, "client_ip")).is_some();
-    sources.first().is_some_and(of_all) && field(rule, "shadow_mode") != Some(&Tree::Bool(true))
-}
-
-fn field<'t>(tree: &'t Tree, word: &str) -> Option<&'t Tree> {
-    let Tree::Map(pairs) = tree else {
-        return None;
-    };
-    pairs.iter().find(|(key, _)| key == word).map(|(_, value)| value)
-}
-
-/// The classes that a rule limits and that no other rule limits for all clients together.
-fn open_classes(rules: &[Rule], index: usize, classes: &Classes) -> Vec<String> {
-    let allowance = |tier: &Tier, class: usize| {
-        let entry = tier.entries.get(*tier.by_class.get(class)?)?;
-        Some(entry.allowance)
-    };
-    let is_exempt = |class: usize| {
-        let mut matches = classes.matches.iter().filter(|class_match| class_match.class == ClassId(class)).peekable();
-        matches.peek().is_some() && matches.all(|class_match| class_match.exempt)
-    };
-    let limits = |class: usize| {
-        let mut tiers = rules.get(index).into_iter().flat_map(|rule| &rule.tiers);
-        tiers.any(|tier| matches!(allowance(tier, class), Some(Allowance::Limited(_))))
-    };
-    let is_limited_for_all = |class: usize| {
-        let mut others = rules.iter().enumerate().filter(|(other, rule)| *other != index && !rule.shadow);
-        others.any(|(_, rule)| {
-            let tenant = match rule.sources.first() {
-                Some(Source { label, origin: Origin::Constant(value), storage, .. }) => {
-                    Some(Tenant::new(label, value.as_bytes(), *storage, &rule.hash_key))
-                }
-                // Where it yields nothing, the next source names the tenant, or nobody does.
-                Some(Source { origin: Origin::ClientIp(..), .. })
-                    if rule.missing != Missing::Skip && rule.sources.iter().all(|source| source.trusted) =>
-                {
-                    None
-                }
-                _ => return false,
-            };
-            let named = tenant.and_then(|tenant| rule.tier_of_tenant(&tenant));
-            let is_limited = |tier: &Tier| allowance(tier, class) != Some(Allowance::Unlimited);
-            if !rule.networks.tiers_of_all().all(|tier| rule.tiers.get(tier).is_some_and(is_limited)) {
-                return false;
-            }
-            match named {
-                Some(tier) => rule.tiers.get(tier).is_some_and(is_limited),
-                None if rule.tier_sources.is_empty() => rule.tiers.get(rule.default_tier).is_some_and(is_limited),
-                None => rule.tiers.iter().filter(|tier| !tier.name.is_empty()).all(is_limited),
-            }
-        })
-    };
-    let names = classes.names.iter().enumerate();
-    let open = names.filter(|(class, _)| limits(*class) && !is_exempt(*class) && !is_limited_for_all(*class));
-    open.map(|(_, name)| name.clone()).collect()
-}
-
-/// The mode, with its own words: those of another mode are noted.
-fn mode(reader: &mut Reader, fields: &Fields) -> Option<Mode> {
-    let lease = Mode::Lease(Terms::default());
-    let words = [
-        ("exact", Mode::Exact),
-        ("lease", lease),
-        ("async", Mode::Async { sync_interval: Ms(1000) }),
-        ("local", Mode::Local),
-    ];
-    let mut mode = match fields.get("mode") {
-        Some((tree, path)) => reader.word(&path, tree, &words, &[]),
-        None => Some(lease),
-    };
-    // A value that could not be read is noted, so the default in its place is never used.
-    match (fields.get("lease"), &mut mode) {
-        (None, _) => {}
-        (Some((tree, path)), None) => {
-            terms(reader, &path, tree);
-        }
-        (Some((tree, path)), Some(Mode::Lease(own))) => *own = terms(reader, &path, tree),
-        (Some((_, path)), Some(other)) => misplaced(reader, &path, *other, "leave it out, or write mode: lease"),
+    if let Some((tree, path)) = fields.get("overrides") {
+        overrides(reader, &path, tree, tiers.as_mut(), keys, limits, &mut of_tenants);
     }
-    match (fields.get("sync_interval"), &mut mode) {
-        (None, _) => {}
-        (Some((tree, path)), None) => {
-            interval(reader, &path, tree);
-        }
-        (Some((tree, path)), Some(Mode::Async { sync_interval })) => {
-            *sync_interval = interval(reader, &path, tree).unwrap_or(*sync_interval);
-        }
-        (Some((_, path)), Some(other)) => misplaced(reader, &path, *other, "leave it out, or write mode: async"),
-    }
-    mode
+    (tiers, of_tenants)
 }
 
-fn misplaced(reader: &mut Reader, path: &Path, mode: Mode, wanted: &str) {
-    let wrong = match mode {
-        Mode::Exact => "has no meaning with mode: exact",
-        Mode::Lease(_) => "has no meaning with mode: lease",
-        Mode::Async { .. } => "has no meaning with mode: async",
-        Mode::Local => "has no meaning with mode: local",
-    };
-    reader.note(path, Found::Nothing, wrong, wanted);
-}
-
-impl Default for Terms {
-    fn default() -> Terms {
-        Terms { life: Ms(300_000), lend: 500 }
-    }
-}
-
-fn terms(reader: &mut Reader, path: &Path, tree: &Tree) -> Terms {
-    let mut terms = Terms::default();
-    let Some(fields) = reader.object(path, tree, LEASE) else {
-        return terms;
-    };
-    if let Some((tree, path)) = fields.get("life") {
-        let wanted = ["write one integer and s, m or h, such as 300s", "write 1s to 1h"];
-        terms.life = reader.duration_within(&path, tree, LEASE_LIFE, wanted).unwrap_or(terms.life);
-    }
-    if let Some((tree, path)) = fields.get("lend") {
-        let wanted = "write the part of the burst that may be lent freely, from 0.1 to 0.9, such as 0.5";
-        let lend = reader.thousandths(&path, tree, 0.1..=0.9, "is outside 0.1 to 0.9", wanted);
-        terms.lend = lend.unwrap_or(terms.lend);
-    }
-    terms
-}
-
-fn interval(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Ms> {
-    let wanted = ["write one integer and ms or s, such as 1s", "write 10ms to 60s"];
-    reader.duration_within(path, tree, SYNC_INTERVAL, wanted)
-}
-
-fn idempotency(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Idempotency> {
-    let fields = reader.object(path, tree, IDEMPOTENCY)?;
-    let header = reader
-        .needed(&fields, "header", "write the header that names a request, such as idempotency-key")
-        .and_then(|(tree, path)| reader.header_name(&path, tree, HEADER));
-    let keep = match fields.get("keep") {
-        Some((tree, path)) => {
-            let wanted = ["write one integer and s, m or h, such as 10m", "write 1s to 24h"];
-            reader.duration_within(&path, tree, KEEP, wanted)
-        }
-        None => Some(Ms(600_000)),
-    };
+fn idempotency(reader: &mut Reader, fields: &Fields, word: &'static str) -> Option<Idempotency> {
+    let fields = reader.object_of(fields, word, &IDEMPOTENCY)?;
+    let (header, keep) = (reader.text_of(&fields, "header"), reader.duration(&fields, "keep"));
     Some(Idempotency { header: header?, keep: keep? })
 }
 
-fn on_error(reader: &mut Reader, fields: &Fields) -> Option<OnError> {
-    const WANTED: &str = "choose what a request gets when the limiter fails: allow, deny or local";
-    let (tree, path) = reader.needed(fields, "on_error", WANTED)?;
-    let words = [("allow", OnError::Allow), ("deny", OnError::Deny), ("local", OnError::Local)];
-    reader.word(&path, tree, &words, &[])
+fn on_error(reader: &mut Reader, fields: &Fields, is_local: bool) -> Option<OnError> {
+    if fields.get("on_error").is_none() && !is_local {
+        const WANTED: &str = "choose what a request gets when the limiter fails: allow, deny or local";
+        reader.note(&fields.path.word("on_error"), Found::Nothing, "is missing", WANTED);
+    }
+    if !is_local {
+        return reader.choice(fields, "on_error", ON_ERROR);
+    }
+    // It asks nobody, so there is no failure to answer; what is written is for the day when the mode is another one.
+    let written = reader.if_written(fields, "on_error", |reader, fields, word| reader.choice(fields, word, ON_ERROR));
+    written.map(|_| OnError::Deny)
 }
 
 fn without_proxies(reader: &mut Reader, common: &Common, path: &Path) -> Option<u64> {
@@ -381,26 +181,18 @@ fn without_proxies(reader: &mut Reader, common: &Common, path: &Path) -> Option<
     None
 }
 
-fn missing(reader: &mut Reader, path: &Path, tree: &Tree, hash_key: &HashKey) -> Option<Missing> {
-    const AS: Words = Words { built: &["as"], later: &[] };
+fn missing(reader: &mut Reader, fields: &Fields, keys: &Keys) -> Option<Missing> {
     const WANTED: &str = "write deny, skip or {as: NAME}";
-    match tree {
+    let mut missing = None;
+    reader.with(fields, "missing", &mut |reader, path, tree| match tree {
         Tree::Map(_) => {
-            let fields = reader.object(path, tree, AS)?;
-            let (tree, path) = reader.needed(&fields, "as", "write {as: NAME}")?;
-            let name = reader.name_at(&path, tree)?;
-            let tenant = Tenant::new(NONE, name.as_bytes(), Storage::Plain, hash_key);
-            Some(Missing::As(tenant))
+            let name = reader.object(path, tree, &MISSING).and_then(|fields| reader.text_of(&fields, "as"));
+            missing = name.map(|name| Missing::As(keys.none(&name)));
         }
-        Tree::Text(text) if text == "deny" => Some(Missing::Deny),
-        Tree::Text(text) if text == "skip" => Some(Missing::Skip),
-        Tree::Text(text) => {
-            reader.note(path, Found::Text(text.clone()), "is not known here", WANTED);
-            None
-        }
-        _ => {
-            reader.wrong_kind(path, tree, WANTED);
-            None
-        }
-    }
+        Tree::Text(text) if text == "deny" => missing = Some(Missing::Deny),
+        Tree::Text(text) if text == "skip" => missing = Some(Missing::Skip),
+        Tree::Text(text) => reader.note(path, Found::Text(text.clone()), "is not known here", WANTED),
+        _ => reader.wrong_kind(path, tree, WANTED),
+    });
+    missing
 }

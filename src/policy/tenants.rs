@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use super::classes::DEFAULT;
+use super::language::{NAME, TIER};
 use super::networks::{Addresses, Misspelt, Network, Networks, addresses};
 use super::problem::{Found, Path, bytes};
-use super::read::{Fields, Reader, Words, is_name};
+use super::read::{Fields, Reader};
 use super::sources::NONE;
 use super::tree::Tree;
 use super::{Origin, Source, Tier, limits, sources};
@@ -14,8 +15,6 @@ use crate::tenant::{HashKey, Storage, Tenant};
 
 const HOST: &str = "write a host as requests are compared: in lower case, without a port and dots at the end, an IPv6 \
                     address in brackets as RFC 5952 writes it";
-
-const TIER: Words = Words { built: &["sources", "tenants", "default"], later: &[] };
 
 /// What the tenants of a rule can be.
 pub(super) struct Keys<'s> {
@@ -73,12 +72,10 @@ pub(super) fn tier(
     setting: &mut sources::Setting,
     found: &mut OfTenants,
 ) {
-    let Some(fields) = reader.object(path, tree, TIER) else {
+    let Some(fields) = reader.object(path, tree, &TIER) else {
         return;
     };
-    found.default = reader
-        .needed(&fields, "default", "write the tier of tenants that no entry names")
-        .and_then(|(tree, path)| tier_index(reader, &path, tree, tiers));
+    found.default = reader.needed(&fields, "default").and_then(|(tree, path)| tier_index(reader, &path, tree, tiers));
     if let Some((tree, path)) = fields.get("sources") {
         let wanted = "write a list of sources, such as [{header: {name: x-plan, trusted: true}}]";
         found.sources = sources::list(reader, &path, tree, setting, sources::Place::Tier, wanted).unwrap_or_default();
@@ -167,7 +164,7 @@ pub(super) fn tier_of_name(
     let named = tiers.iter().filter(|tier| !tier.name.is_empty());
     let index = named.clone().position(|tier| tier.name == name);
     if index.is_none() {
-        let names = named.map(|tier| tier.name.clone()).collect();
+        let names = named.map(|tier| tier.name.as_str());
         let wanted = "write a tier that stands under limits";
         reader.note_choices(path, found, "is no tier", wanted, names);
     }
@@ -201,13 +198,12 @@ pub(super) fn whose(reader: &mut Reader, path: &Path, text: &str, keys: &Keys) -
         reader.note(path, Found::Nothing, "is no tenant", "write label.value, such as user.acme");
         return None;
     };
-    if label == NONE && is_name(value) {
+    if label == NONE && NAME.holds(value) {
         return Some(Whose::Tenant(keys.none(value)));
     }
     let sources = keys.sources?;
     let Some(source) = sources.iter().find(|source| source.label == label) else {
-        let mut labels: Vec<String> = sources.iter().map(|source| source.label.clone()).collect();
-        labels.push(NONE.to_owned());
+        let labels = sources.iter().map(|source| source.label.as_str()).chain([NONE]);
         let wanted = "start with the label of a source of this rule";
         reader.note_choices(path, Found::Nothing, "has the label of no source", wanted, labels);
         return None;
@@ -223,8 +219,8 @@ pub(super) fn whose(reader: &mut Reader, path: &Path, text: &str, keys: &Keys) -
             }
             Ok(Some(Addresses::Network(network))) => return Some(Whose::Network(label.to_owned(), network)),
             Err(Misspelt { wrong, wanted, right }) => {
-                let choices = right.map(|right| format!("{label}.{right}")).into_iter().collect();
-                reader.note_choices(path, Found::Nothing, wrong, wanted, choices);
+                let choice = right.map(|right| [label, ".", &right].concat());
+                reader.note_choices(path, Found::Nothing, wrong, wanted, choice.as_deref());
                 return None;
             }
         }

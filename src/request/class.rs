@@ -26,7 +26,7 @@ pub fn classify(classes: &Classes, request: &dyn Request) -> Result<Class, Malfo
 ///
 /// # Errors
 /// As [`classify`], whatever the policy makes of it.
-#[cfg(feature = "cli")]
+#[cfg(feature = "explain")]
 pub fn matching(classes: &Classes, request: &dyn Request) -> Result<Option<usize>, Malformed> {
     let found = first_match(classes, &Reading::new(request))?;
     Ok(found.and_then(|found| classes.matches.iter().position(|class_match| std::ptr::eq(class_match, found))))

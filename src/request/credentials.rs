@@ -13,9 +13,19 @@ const WITHOUT_COMMA: [&str; 6] = [
     "x-request-id",
 ];
 
-/// Whether credentials were sent on more than one line: a token holds no comma (RFC 9110, 11.2).
-pub(super) fn credentials_are_joined(reading: &Reading) -> bool {
-    reading.header("authorization").is_some_and(|value| value.contains(&b','))
+/// Whether credentials of this scheme were sent on more than one line: a token holds no comma (RFC 9110, 11.2). What other
+/// schemes hold, such as the parameters of Digest, says nothing about it.
+pub(super) fn credentials_are_joined(reading: &Reading, scheme: &[u8]) -> bool {
+    reading.header("authorization").is_some_and(|value| value.contains(&b',') && names(&value, scheme))
+}
+
+/// Whether a value names a scheme, wherever: some verifiers take the first that they find, in a line behind another one or
+/// in quotes.
+fn names(value: &[u8], scheme: &[u8]) -> bool {
+    let mut rests = (0..value.len()).filter_map(|at| value.get(at..)?.split_at_checked(scheme.len()));
+    rests.any(|(word, rest)| {
+        word.eq_ignore_ascii_case(scheme) && matches!(rest.first(), None | Some(b' ' | b'\t' | b','))
+    })
 }
 
 /// Where the first line of a header ends that a host has joined; None where it is one line, or may be.
@@ -25,7 +35,7 @@ pub(super) fn end_of_first(name: &str, value: &[u8]) -> Option<usize> {
         "authorization" => {
             let first = value.get(..comma).unwrap_or_default();
             // Of two credentials neither is believed.
-            (!has_parameters(first)).then_some(0)
+            (!has_parameters(first) || names(value, b"bearer")).then_some(0)
         }
         _ => WITHOUT_COMMA.contains(&name).then_some(comma),
     }

@@ -34,7 +34,7 @@ pub fn identify(rule: &Rule, request: &dyn Request) -> Identity {
 ///
 /// # Errors
 /// The request is to be refused: [`Identity::Malformed`] or [`Identity::Doubled`].
-#[cfg(feature = "cli")]
+#[cfg(feature = "explain")]
 pub fn value_of(source: &Source, request: &dyn Request) -> Result<Option<Vec<u8>>, Identity> {
     Ok(value(source, &Reading::new(request))?.map(|value| value.to_vec()))
 }
@@ -111,7 +111,8 @@ fn is_doubled(origin: &Origin, has_value: bool, reading: &Reading) -> bool {
             let joined = |value: Rc<[u8]>| end_of_first(name, &value).is_some();
             reading.header(name).is_some_and(joined) || on_lines(name)
         }
-        Origin::Bearer | Origin::BasicUser => credentials_are_joined(reading) || on_lines("authorization"),
+        Origin::Bearer => credentials_are_joined(reading, b"bearer") || on_lines("authorization"),
+        Origin::BasicUser => credentials_are_joined(reading, b"basic") || on_lines("authorization"),
         Origin::Query(name) => has_value && parameter(reading, name, 1).is_some(),
         Origin::Cookie(name) => has_value && cookie(reading, name, 1).is_some(),
         _ => false,

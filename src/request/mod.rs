@@ -114,6 +114,6 @@ impl<'r> Reading<'r> {
     }
 }
 
-// For the tool, which tells people why.
-#[cfg(feature = "cli")]
+// For the room that tells people why.
+#[cfg(feature = "explain")]
 pub use {class::matching, identity::value_of};

@@ -224,7 +224,7 @@ fn any_limit(random: &mut Random) -> Limit {
 
 #[wasm_bindgen_test(unsupported = test)]
 fn a_group_is_served_as_if_its_requests_had_come_one_by_one() {
-    let mut random = Random(9);
+    let mut random = Random::seeded(9);
     let (mut granted, mut refused) = (0, 0);
     for _ in 0..rounds(20_000) {
         let limit = any_limit(&mut random);

@@ -91,7 +91,7 @@ fn a_bearer_token_has_one_spelling_or_is_none() {
         assert_eq!(of(sent), NOBODY, "{}", sent.escape_ascii());
         assert_eq!(who(&refusing, &[("authorization", sent)]), NOBODY, "{}", sent.escape_ascii());
     }
-    // A comma is another line, which Envoy has joined.
+    // A comma beside the scheme is another line, which Envoy has joined.
     let joined: &[&[u8]] = &[
         b"Bearer ,aa.bb.cc",
         b"Bearer aa.bb.cc,X",
@@ -100,12 +100,43 @@ fn a_bearer_token_has_one_spelling_or_is_none() {
         b"Bearer aa.bb.cc,Bearer aa.bb.cc",
         b"Bearer aa.bb.cc, Bearer other",
         b"Basic QTpC,Bearer aa.bb.cc",
-        b",",
+        b"Bearer,aa.bb.cc",
+        b"Basic QTpC,bEARER",
+        b"Digest u=a, n=b,Bearer aa.bb.cc",
+        b"Digest u=a, n=b, bearer\taa.bb.cc",
+        // Some verifiers take the first one that they find, wherever it stands.
+        b"Digest u=a, n=\"Bearer aa.bb.cc\"",
+        b"Digest u=a, xBearer aa.bb.cc",
     ];
     for sent in joined {
         assert_eq!(of(sent), NOBODY, "{}", sent.escape_ascii());
         assert_eq!(who(&refusing, &[("authorization", sent)]), DOUBLED, "{}", sent.escape_ascii());
     }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn other_schemes_may_hold_commas_and_name_nobody() {
+    let aws =
+        "AWS4-HMAC-SHA256 Credential=AKID/20260101/eu/s3/aws4_request, SignedHeaders=host;x-bearer-id, Signature=0f";
+    let others: &[&[u8]] = &[
+        aws.as_bytes(),
+        b"Digest username=\"bearers\", realm=\"a\", bearer=\"b\"",
+        b"Digest u=a, n=b",
+        b"Negotiate QQ==,Negotiate Qg==",
+        b",",
+    ];
+    for scheme in ["bearer", "basic"] {
+        for doubled in ["", REFUSE] {
+            let key = source("authorization", &format!(r#""scheme": "{scheme}""#), doubled);
+            for sent in others {
+                assert_eq!(who(&key, &[("authorization", sent)]), NOBODY, "{scheme}: {}", sent.escape_ascii());
+            }
+        }
+    }
+    let bearer = source("authorization", r#""scheme": "bearer""#, REFUSE);
+    assert_eq!(who(&bearer, &[("authorization", b"Basic QTpC,Basic QTpC")]), NOBODY);
+    let basic = source("authorization", r#""scheme": "basic""#, REFUSE);
+    assert_eq!(who(&basic, &[("authorization", b"Bearer a,Bearer b")]), NOBODY);
 }
 
 #[wasm_bindgen_test(unsupported = test)]
@@ -155,7 +186,16 @@ fn a_header_that_hosts_join_and_that_holds_no_comma_is_sent_twice_where_it_holds
     // Two credentials are none; the parameters of one are one.
     let (header, refusing) =
         (source("header", r#""name": "authorization""#, ""), source("header", r#""name": "authorization""#, REFUSE));
-    for sent in [b"Key a,Key b".as_slice(), b"Key YQ==,Key b", b"Bearer ,a", b"Key,b", b"a,b"] {
+    let joined: &[&[u8]] = &[
+        b"Key a,Key b",
+        b"Key YQ==,Key b",
+        b"Bearer ,a",
+        b"Key,b",
+        b"a,b",
+        b"Digest u=a, n=b,Bearer c",
+        b"Bearer c=d,e",
+    ];
+    for sent in joined {
         assert_eq!(who(&header, &[("authorization", sent)]), NOBODY, "{}", sent.escape_ascii());
         assert_eq!(who(&refusing, &[("authorization", sent)]), DOUBLED, "{}", sent.escape_ascii());
     }

@@ -112,8 +112,8 @@ struct History {
 
 impl History {
     fn new(seed: u64) -> History {
-        let mut random = Random(seed);
-        let owner = if random.once_in(4) { CallOwner::Request } else { CallOwner::Root };
+        let mut random = Random::seeded(seed);
+        let owner = if random.one_in(4) { CallOwner::Request } else { CallOwner::Root };
         let buckets = [limit(5, 1, 5), limit(3, 2, 4), limit(200, 1, 50)].map(|limit| Bucket {
             limit,
             level: limit.burst() * limit.period().0,
@@ -123,7 +123,7 @@ impl History {
         });
         History {
             owner,
-            flow: Engine::new(owner, random.next(), 0),
+            flow: Engine::new(owner, random.draw(), 0),
             plans: PLANS.with(Clone::clone),
             plan: random.below(3) as usize,
             now: random.below(3),
@@ -132,7 +132,7 @@ impl History {
             queues: BTreeMap::new(),
             calls: vec![],
             buckets: buckets.into(),
-            script_known: !random.once_in(3),
+            script_known: !random.one_in(3),
             wake: false,
             wanted: false,
             log: vec![],
@@ -159,7 +159,7 @@ impl History {
 
     fn tick(&mut self) {
         let steps = self.flow.on_timer(self.now());
-        (self.wake, self.wanted) = (self.wake && !self.random.once_in(2), false);
+        (self.wake, self.wanted) = (self.wake && !self.random.one_in(2), false);
         for call in &mut self.calls {
             call.over |= call.ends <= self.now;
         }
@@ -186,7 +186,7 @@ impl History {
     }
 
     fn arrive(&mut self) {
-        if self.random.once_in(8) {
+        if self.random.one_in(8) {
             self.plan = self.random.below(self.plans.len() as u64) as usize;
         }
         let plan = self.plan;
@@ -269,11 +269,11 @@ impl History {
         }
         // Mostly one that is out.
         let out: Vec<usize> = (0..self.calls.len()).filter(|call| !self.calls[*call].over).collect();
-        let call = match out.is_empty() || self.random.once_in(8) {
+        let call = match out.is_empty() || self.random.one_in(8) {
             true => self.random.below(self.calls.len() as u64) as usize,
             false => self.random.pick(&out),
         };
-        if !self.random.once_in(3) {
+        if !self.random.one_in(3) {
             self.run_script(call);
         }
         let command = if self.calls[call].by_text { "EVAL" } else { "EVALSHA" };
@@ -281,7 +281,7 @@ impl History {
         let error = format!(r#"{{"{command}":[false,"OOM command not allowed"]}}"#);
         let right = self.calls[call].ran.as_ref().map(|(body, _)| body.clone());
         let cut = right.as_deref().map_or("", |body| &body[..body.len() - 1]).to_owned();
-        let no_script_known = right.is_none() && self.random.once_in(2);
+        let no_script_known = right.is_none() && self.random.one_in(2);
         let answer = |status, body| HttpEnd::Answer { status, body };
         let (end, http) = match (self.random.below(16), &right) {
             (0, _) => (End::Failed(Failure::Reset), HttpEnd::NoAnswer),
@@ -452,17 +452,17 @@ impl History {
         for _ in 0..10 + self.random.below(40) {
             match self.random.below(20) {
                 0..=4 => self.arrive(),
-                5 if self.random.once_in(2) => self.leave(),
+                5 if self.random.one_in(2) => self.leave(),
                 5..=11 => self.end(),
-                12 if self.wake && self.random.once_in(3) => self.wake = false, // lost
+                12 if self.wake && self.random.one_in(3) => self.wake = false, // lost
                 12..=16 if self.wake => self.woken(),
-                15 if self.random.once_in(4) => self.woken(), // for nobody
-                16 if self.random.once_in(4) => self.script_known = false,
+                15 if self.random.one_in(4) => self.woken(), // for nobody
+                16 if self.random.one_in(4) => self.script_known = false,
                 17 | 18 => {
                     let ms = self.random.pick(&[1, 1, 1, 1, 1, 2, 3, 9]);
                     self.pass(ms);
                 }
-                19 if self.random.once_in(32) => self.pass(1000),
+                19 if self.random.one_in(32) => self.pass(1000),
                 _ => {}
             }
         }

@@ -408,9 +408,9 @@ fn proxies_do_not_come_back_together() {
             [quiet(wait, 0), quiet(wait, most - wait), quiet(wait, most - wait + 1)],
             [wait, most, wait].map(Ms)
         );
-        let mut random = Random(16);
+        let mut random = Random::seeded(16);
         for _ in 0..rounds(2_000) {
-            let quiet = quiet(wait, random.next());
+            let quiet = quiet(wait, random.draw());
             assert!(Ms(wait) <= quiet && quiet <= Ms(most), "{wait} {quiet:?}");
         }
     }
@@ -511,7 +511,7 @@ fn an_idle_lease_goes_back_unless_it_is_small() {
 
 #[wasm_bindgen_test(unsupported = test)]
 fn no_numbers_overflow() {
-    let mut random = Random(17);
+    let mut random = Random::seeded(17);
     let largest = Limit::new((1 << 53) - 1, Ms(1000), (1 << 53) / 1000).expect("a limit");
     let slowest = Limit::new(1, Ms(31 * 86_400_000), 1).expect("a limit");
     for _ in 0..rounds(20_000) {
@@ -530,7 +530,7 @@ fn no_numbers_overflow() {
             wanted: any(&mut random),
             quiet_until: Ms(any(&mut random)),
             quiet_cost: any(&mut random),
-            denied: random.once_in(2),
+            denied: random.one_in(2),
         };
         let limit = random.pick(&[fast(), largest, slowest]);
         let terms = Terms { life: Ms(any(&mut random)), lend: random.pick(&[0, 500, u16::MAX]) };
@@ -541,7 +541,7 @@ fn no_numbers_overflow() {
             kept: any(&mut random),
             extra: any(&mut random),
             held: any(&mut random),
-            limited: random.once_in(2),
+            limited: random.one_in(2),
         };
         match random.below(7) {
             0 => _ = lease.spend(now, cost),
@@ -557,9 +557,9 @@ fn no_numbers_overflow() {
                 )
             }
             3 => _ = lease.renew(&lent, now, Ms(any(&mut random))),
-            4 => lease.was_denied(limit, cost, Ms(any(&mut random)), now, random.next()),
+            4 => lease.was_denied(limit, cost, Ms(any(&mut random)), now, random.draw()),
             5 => {
-                lease.was_limited(limit, Used { units: random.next() >> random.below(64), at: now }, now, random.next())
+                lease.was_limited(limit, Used { units: random.draw() >> random.below(64), at: now }, now, random.draw())
             }
             _ => lease.was_granted(cost),
         }

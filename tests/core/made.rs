@@ -1,17 +1,16 @@
 //! What tests make up: policies, requests, chance.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use weir::algorithm::{Acquire, Offer, Run};
 use weir::clock::Ms;
 use weir::limiter::HttpCall;
 use weir::local::table::{Fingerprint, Table};
-use weir::local::{Lost, Over, Store};
 use weir::policy::{ClassId, Environment, Limit, Mode, OnError, Policy, Terms};
 use weir::request::Request;
 use weir::rules::Ask;
+pub use weir_sim::random::Random;
+pub use weir_sim::shared::Shared;
 
 pub const ENVIRONMENT: Environment = &|name| (name == "WEIR_HASH_SECRET").then(|| "secret".to_owned());
 
@@ -137,118 +136,6 @@ impl Request for Sent {
     /// Properties are told as headers: their parts joined by dots, after a dot.
     fn property(&self, path: &[&str]) -> Option<Vec<u8>> {
         self.header(&format!(".{}", path.join(".")))
-    }
-}
-
-/// Shared data in memory; clones are other workers' hands on the same.
-#[derive(Clone, Debug, Default)]
-pub struct Shared(Rc<RefCell<Values>>);
-
-#[derive(Debug, Default)]
-struct Values {
-    /// By name, with their numbers, which start from 1.
-    values: BTreeMap<String, (Vec<u8>, u32)>,
-    /// So many puts more come too late.
-    lost: u32,
-    gets: u64,
-    puts: u64,
-}
-
-impl Shared {
-    /// The next puts come too late, as if another worker had written meanwhile.
-    pub fn lose(&self, puts: u32) {
-        self.0.borrow_mut().lost = puts;
-    }
-
-    /// All is gone.
-    pub fn wipe(&self) {
-        self.0.borrow_mut().values.clear();
-    }
-
-    /// Somebody who is not asked writes.
-    pub fn set(&self, name: &str, value: &[u8]) {
-        let mut inside = self.0.borrow_mut();
-        let number = inside.values.get(name).map_or(1, |(_, number)| number + 1);
-        inside.values.insert(name.to_owned(), (value.to_vec(), number));
-    }
-
-    pub fn value(&self, name: &str) -> Option<Vec<u8>> {
-        self.0.borrow().values.get(name).map(|(value, _)| value.clone())
-    }
-
-    pub fn names(&self) -> Vec<String> {
-        self.0.borrow().values.keys().cloned().collect()
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.0.borrow().values.values().map(|(value, _)| value.len()).sum()
-    }
-
-    /// How often it was read and written.
-    pub fn uses(&self) -> [u64; 2] {
-        let inside = self.0.borrow();
-        [inside.gets, inside.puts]
-    }
-}
-
-impl Store for Shared {
-    fn get(&self, name: &str) -> Option<(Vec<u8>, u32)> {
-        let mut inside = self.0.borrow_mut();
-        inside.gets += 1;
-        inside.values.get(name).cloned()
-    }
-
-    fn put(&self, name: &str, value: &[u8], over: Over) -> Result<(), Lost> {
-        let mut inside = self.0.borrow_mut();
-        inside.puts += 1;
-        if inside.lost > 0 {
-            inside.lost -= 1;
-            if let Some((_, number)) = inside.values.get_mut(name) {
-                *number += 1;
-            }
-            return Err(Lost);
-        }
-        let next = match (inside.values.get(name), over) {
-            (None, Over::Nothing) => 1,
-            (Some((_, number)), Over::This(of)) if *number == of => number + 1,
-            _ => return Err(Lost),
-        };
-        inside.values.insert(name.to_owned(), (value.to_vec(), next));
-        Ok(())
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    /// True once in so many times.
-    pub fn once_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-
-    pub fn bytes(&mut self, at_most: u64) -> Vec<u8> {
-        (0..self.below(at_most + 1)).map(|_| self.next() as u8).collect()
-    }
-
-    /// Pieces joined at random: nearer to what parsers take than bytes at random are.
-    pub fn joined(&mut self, pieces: &[&str], at_most: u64) -> String {
-        (0..self.below(at_most + 1)).map(|_| self.pick(pieces)).collect()
     }
 }
 

@@ -4,10 +4,6 @@
 //! time is made up, and chance comes from a seed.
 
 mod made;
-// What the script keeps, in plain Rust.
-#[expect(dead_code, reason = "the simulator uses more of it")]
-#[path = "../sim/src/root.rs"]
-mod root;
 
 mod addresses;
 mod answers;
@@ -26,6 +22,7 @@ mod panics;
 mod paths;
 mod plans;
 mod pool;
+mod random;
 mod records;
 mod requests;
 mod rules;

@@ -390,7 +390,7 @@ fn what_is_divided_otherwise_never_meets_and_limits_alone_divide_nothing() {
 #[wasm_bindgen_test(unsupported = test)]
 fn in_every_interval_own_buckets_admit_at_most_their_burst_and_their_share() {
     let limits = [r#""60/m""#, r#""7/s""#, r#"{"requests": 3000, "per": "1s", "burst": 6}"#, r#""9/d""#];
-    let mut random = Random(14);
+    let mut random = Random::seeded(14);
     let mut sums = [0; 2];
     for _ in 0..rounds(400) {
         let shared = Shared::default();

@@ -173,27 +173,27 @@ fn whatever_an_entry_holds_comes_back() {
         assert_eq!((known, own, means_until), (used(5, largest), used(6, largest), Ms(largest)));
         assert_eq!(lease, lease_of(largest, 3, 4, true));
     }
-    let mut random = Random(15);
+    let mut random = Random::seeded(15);
     for _ in 0..rounds(5_000) {
-        let any = |random: &mut Random| random.next() >> (16 + random.below(48));
-        let used = |random: &mut Random| used(random.next() >> random.below(63), any(random).max(1));
+        let any = |random: &mut Random| random.draw() >> (16 + random.below(48));
+        let used = |random: &mut Random| used(random.draw() >> random.below(63), any(random).max(1));
         let lease = Lease {
             tokens: any(&mut random),
             size: any(&mut random),
             end: any(&mut random),
             expires: Ms(any(&mut random)),
             call_ends: Ms(any(&mut random)),
-            turn: random.next() as u32,
-            waiting: random.next() as u32,
+            turn: random.draw() as u32,
+            waiting: random.draw() as u32,
             spent: any(&mut random),
             since: Ms(any(&mut random)),
             rate: any(&mut random),
             wanted: any(&mut random),
             quiet_until: Ms(any(&mut random)),
             quiet_cost: any(&mut random),
-            denied: random.once_in(2),
+            denied: random.one_in(2),
         };
-        let all = (used(&mut random), used(&mut random), lease, random.next() as u32, Ms(any(&mut random)));
+        let all = (used(&mut random), used(&mut random), lease, random.draw() as u32, Ms(any(&mut random)));
         assert_eq!(round_trip(all.0, all.1, all.2, all.3, all.4), all);
     }
 }
@@ -242,7 +242,7 @@ fn what_is_torn_foreign_or_of_another_version_is_absent() {
     let other = Table::open(&others, "t", WAYS as u64, (1, 3)).expect("shared data");
     note(&other, &others, "k", 4, 1000, 2000);
     assert_eq!(found(&others.value(SET).expect("a set")), [None, None]);
-    let mut random = Random(11);
+    let mut random = Random::seeded(11);
     for _ in 0..rounds(2_000) {
         assert_eq!(found(&random.bytes(1300)), [None, None]);
     }
@@ -437,7 +437,7 @@ impl Oracle {
 
 #[wasm_bindgen_test(unsupported = test)]
 fn a_level_is_what_the_oracle_says() {
-    let mut random = Random(12);
+    let mut random = Random::seeded(12);
     let largest = Limit::new((1 << 53) - 1, Ms(1000), (1 << 53) / 1000).expect("a limit");
     let slowest = Limit::new(1, Ms(31 * 86_400_000), 1).expect("a limit");
     let limits =
@@ -451,9 +451,9 @@ fn a_level_is_what_the_oracle_says() {
         for _ in 0..40 {
             now = match random.below(12) {
                 0 => now - random.below(5),
-                1 if random.once_in(4) => now - 3_600_000,
+                1 if random.one_in(4) => now - 3_600_000,
                 2 => now + random.below(100_000),
-                3 if random.once_in(4) => now + random.below(1 << 32),
+                3 if random.one_in(4) => now + random.below(1 << 32),
                 _ => now + random.below(50),
             };
             let cost = 1 + random.pick(&[0, 0, 0, 1, limit.burst() / 2, limit.burst() - 1]).min(limit.burst() - 1);
@@ -657,21 +657,21 @@ fn one_probe_goes_at_a_time_and_its_success_closes_for_all() {
 
 #[wasm_bindgen_test(unsupported = test)]
 fn probes_come_after_a_half_to_the_whole_of_their_time() {
-    let mut random = Random(13);
+    let mut random = Random::seeded(13);
     let mut waits = Vec::new();
     for _ in 0..rounds(4_000).max(1_500) {
         let (shared, breaker) = (Shared::default(), breaker());
-        (0..3).for_each(|_| breaker.failed(&shared, Ms(1000), random.next()));
+        (0..3).for_each(|_| breaker.failed(&shared, Ms(1000), random.draw()));
         // Who is told to wait changes nothing, and whoever is not is the probe.
         let until_probe = |from: Ms| {
             let probe = (0..=200).map(Ms).find(|wait| breaker.ask(&shared, from + *wait, 7) == Passage::Open);
             probe.expect("a probe in time")
         };
-        breaker.failed(&shared, Ms(1000), random.next());
+        breaker.failed(&shared, Ms(1000), random.draw());
         let wait = until_probe(Ms(1000));
         assert!(Ms(100) <= wait && wait <= Ms(200), "{wait:?}");
         // The probe after one that has failed is jittered too.
-        breaker.failed(&shared, Ms(1000) + wait, random.next());
+        breaker.failed(&shared, Ms(1000) + wait, random.draw());
         let next = until_probe(Ms(1000) + wait);
         assert!(Ms(100) <= next && next <= Ms(200), "{next:?}");
         waits.extend([wait, next]);
@@ -779,11 +779,11 @@ fn run_workers(
     calls: u64,
     failing: u64,
 ) -> Option<u64> {
-    let mut random = Random(at.start);
+    let mut random = Random::seeded(at.start);
     for now in at {
         for (nth, worker) in workers.iter().enumerate() {
             for _ in 0..calls {
-                match random.next() % 1000 < failing {
+                match random.draw() % 1000 < failing {
                     true => worker.failed(shared, Ms(now), 0),
                     false => worker.succeeded(shared, Ms(now)),
                 }

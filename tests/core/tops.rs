@@ -31,7 +31,7 @@ fn told(shared: &Shared, now: u64) -> Recent {
 
 #[wasm_bindgen_test(unsupported = test)]
 fn no_count_is_too_small_and_no_error_is_told_too_small() {
-    let mut random = Random(1);
+    let mut random = Random::seeded(1);
     for _ in 0..rounds(200) {
         let (mut exact, mut sketches) = (BTreeMap::<String, u64>::new(), [Sketch::default(), Sketch::default()]);
         let (people, requests) = (1 + random.below(300), random.below(3000));

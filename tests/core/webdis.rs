@@ -3,10 +3,10 @@
 use serde_json::json;
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::algorithm::{Acquire, Acquired, Lent, Offer, Run};
+use weir::algorithm::{Script, TOKEN_BUCKET};
 use weir::clock::Ms;
-use weir::limiter::redis::script::{Script, TOKEN_BUCKET};
-use weir::limiter::redis::webdis::{By, MAX_REPLY, MAX_RUNS, Reply, decode, encode};
-use weir::limiter::{Failure, HttpEnd};
+use weir::limiter::redis::webdis::{By, MAX_REPLY, MAX_RUNS, decode, encode};
+use weir::limiter::{Failure, HttpEnd, Reply};
 use weir::policy::{Limit, Terms};
 
 use crate::made::{NUMBER, limit, numbered, only_for};
@@ -119,7 +119,7 @@ fn an_answer_is_a_verdict_or_a_named_failure() {
         (200, " {\"EVALSHA\" : [4242, 2880000,\r\n12000,0,0,0,0,0, 2, 1]} \n", verdict()),
         (200, r#"{"EVALSH\u0041":[2880000,12000,0,0,0,0,0,2,1]}"#, verdict()),
         // Errors of Redis.
-        (200, r#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#, Reply::NoScript),
+        (200, r#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#, Reply::Again(By::Text.into())),
         (200, r#"{"EVALSHA":[false,"NOPERM this user has no permissions"]}"#, failure(Redis)),
         (200, r#"{"EVALSHA":[false,"READONLY You can't write against a read only replica."]}"#, failure(Redis)),
         (200, r#"{"EVALSHA":[false,"OOM command not allowed"]}"#, failure(Redis)),
@@ -208,7 +208,7 @@ fn an_answer_belongs_to_the_command_that_was_sent() {
         decoded(200, r#"{"EVALSHA":[2880000,12000,0,0,0,0,0,2,1]}"#, By::Text),
         Reply::Failure(Failure::Unreadable)
     );
-    assert_eq!(decoded(200, r#"{"EVAL":[false,"NOSCRIPT x"]}"#, By::Text), Reply::NoScript);
+    assert_eq!(decoded(200, r#"{"EVAL":[false,"NOSCRIPT x"]}"#, By::Text), Reply::Failure(Failure::Redis));
 }
 
 #[wasm_bindgen_test(unsupported = test)]

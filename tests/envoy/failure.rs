@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use weir::limiter::redis::script::TOKEN_BUCKET;
+use weir::algorithm::TOKEN_BUCKET;
 use weir_stack::{Client, Outcome, Response, burst};
 
 use crate::rig::{CONNECTIONS, Limiter, Options, Rig, answers, count, of, policy};

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use weir::algorithm::TOKEN_BUCKET;
 use weir_stack::{Client, Envoy, Listeners, Request, Response, with_filter};
 
 use crate::rig::{Options, Rig, of};
@@ -24,8 +25,7 @@ pub fn patterns() -> String {
 pub fn start(listener: &str, options: Options<'_>) -> Rig {
     let rig = Rig::listening(Listeners::File(listener), Options { envoys: 1, ..options });
     let mut operator = rig.redis.operator().unwrap();
-    let script = include_str!("../../lua/token_bucket.lua");
-    let _: String = redis::cmd("SCRIPT").arg("LOAD").arg(script).query(&mut operator).unwrap();
+    let _: String = redis::cmd("SCRIPT").arg("LOAD").arg(TOKEN_BUCKET.text).query(&mut operator).unwrap();
     rig
 }
 

@@ -25,6 +25,7 @@ mod policy;
 mod pool;
 mod property;
 mod rig;
+mod root;
 mod trap;
 mod watch;
 

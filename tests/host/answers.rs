@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use weir::limiter::redis::script::TOKEN_BUCKET;
+use weir::algorithm::TOKEN_BUCKET;
 
 use crate::fake::Phase;
 use crate::policy::{LIMITED, UNTOUCHED, grants, passed};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use weir::algorithm::TOKEN_BUCKET;
 
 use crate::fake::{Call, Phase};
 use crate::policy::{NOSCRIPT, UNAVAILABLE, UNTOUCHED, grants_by, passed};
@@ -144,7 +145,7 @@ fn a_script_that_redis_has_forgotten_is_sent_as_text_at_once() {
         proxy.answer(NOSCRIPT);
         let by_text = proxy.call();
         assert_eq!((by_text.command().as_str(), by_text.owner), ("EVAL", root));
-        assert_eq!(by_text.script(), include_str!("../../lua/token_bucket.lua"));
+        assert_eq!(by_text.script(), TOKEN_BUCKET.text);
         assert_eq!(by_text.asks(), by_name.asks());
         assert_ne!(by_text.number(), by_name.number());
         assert_eq!(proxy.phase(stream), Phase::Paused);

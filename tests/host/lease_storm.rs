@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use weir_sim::random::Random;
 
 use crate::fake::{Call, Phase, fake};
 use crate::limiter::Limiter;
 use crate::policy::{NOSCRIPT, lease};
 use crate::proxy::START_MS;
 use crate::space::Space;
-use crate::storm::Dice;
 use crate::vms::Vm;
 
 /// The wait, the longest time between two ticks, and one for the way.
@@ -46,7 +46,7 @@ struct Flying {
 
 struct Storm {
     seed: u64,
-    dice: Dice,
+    dice: Random,
     space: Space,
     policy: Value,
     vms: Vec<(u64, Vm)>,
@@ -73,7 +73,7 @@ fn whatever_happens_to_leases_no_time_admits_more_than_the_burst_and_the_rate() 
         let policy = storm_policy(1 + (seed / 2 % 2) as usize, 0.0);
         let mut storm = Storm {
             seed,
-            dice: Dice(seed),
+            dice: Random::seeded(seed),
             space,
             policy,
             vms: Vec::new(),

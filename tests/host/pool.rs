@@ -5,13 +5,13 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 use serde_json::{Value, json};
+use weir_sim::random::Random;
 
 use crate::failures::{ROWS, Row, counts};
 use crate::fake::{Phase, fake};
 use crate::policy::{LIMITED, UNAVAILABLE, grants, local, passed, policy};
 use crate::proxy::{Proxy, START_MS, in_this_thread, in_vm, with_policy};
 use crate::space::Space;
-use crate::storm::Dice;
 use crate::vms::Vm;
 
 const HOUR_MS: u64 = 3_600_000;
@@ -330,7 +330,7 @@ impl Bucket {
 fn a_request_is_refused_without_a_call_only_where_the_limiter_would_refuse_it() {
     let (mut at_once, mut asked) = (0, 0);
     for seed in 0..5 {
-        let mut dice = Dice(seed);
+        let mut dice = Random::seeded(seed);
         let space = Space::default();
         let (mut requests, mut reloads) = (60, 0);
         let limited = |requests: u64| policy(&[("/rules/0/limits/free/default", json!(format!("{requests}/m")))]);

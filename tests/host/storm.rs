@@ -2,33 +2,18 @@
 //! without a token of the limiter's, and the filter breaks no rule of the host.
 
 use serde_json::{Value, json};
+use weir_sim::random::Random;
 
 use crate::fake::{Call, Phase, fake};
 use crate::policy::{NOSCRIPT, policy};
 use crate::proxy::{Proxy, in_vm};
-
-/// SplitMix64.
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % n
-    }
-
-    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-}
 
 /// The longest wait of the policies below, and the longest time between two ticks.
 const LONGEST_WAIT_MS: u64 = 40 + 20;
 
 struct Storm<'p> {
     proxy: &'p Proxy,
-    dice: Dice,
+    dice: Random,
     roots: Vec<u32>,
     streams: Vec<u32>,
     /// Tokens.
@@ -40,7 +25,8 @@ fn whatever_happens_each_request_is_finished_once_and_in_time() {
     let mut passed = 0;
     for seed in 0..200 {
         passed += in_vm(|proxy| {
-            let mut storm = Storm { proxy, dice: Dice(seed), roots: Vec::new(), streams: Vec::new(), granted: 0 };
+            let mut storm =
+                Storm { proxy, dice: Random::seeded(seed), roots: Vec::new(), streams: Vec::new(), granted: 0 };
             storm.root();
             for _ in 0..300 {
                 storm.step();

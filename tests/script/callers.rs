@@ -1,8 +1,7 @@
 //! Those who call one bucket: what they hold, what they spend of it, and what they report, be it true or not.
 
+use weir_sim::random::Random;
 use weir_sim::root::{Acquire, Reply};
-
-use super::random::Random;
 
 #[derive(Clone, Debug, Default)]
 pub struct Caller {

@@ -3,11 +3,11 @@
 
 use std::mem;
 
+use weir_sim::random::Random;
 use weir_sim::root::{Acquire, EXACT, Reply, Root, Run};
 
 use super::callers::{self, Caller, Fate, Lease};
 use super::limits::{DAY_MS, HOUR_MS, Limit, Terms, YEAR_MS};
-use super::random::Random;
 
 /// No call of ours has more.
 const MOST_RUNS: u64 = 128;
@@ -183,7 +183,9 @@ fn next_clock(random: &mut Random, limit: Limit, terms: Terms, root: &Root, cloc
     let call = limit.exact();
     let wait = |units: i128| u128::from(call.wait((units - call.capacity() + root.used).max(0)));
     let to_full = wait(call.capacity());
-    let around = |random: &mut Random, middle: u128| random.around(middle, YEAR_MS);
+    // That moment or one beside it.
+    let around =
+        |random: &mut Random, middle: u128| middle.min(u128::from(YEAR_MS)) as i64 + random.below(3) as i64 - 1;
     let passed = match random.below(18) {
         0..5 => 0,
         5 => 1,

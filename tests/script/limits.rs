@@ -1,8 +1,7 @@
 //! Random limits, and what a call says about them.
 
+use weir_sim::random::Random;
 use weir_sim::root::{Acquire, EXACT};
-
-use super::random::Random;
 
 pub const HOUR_MS: u64 = 3_600_000;
 pub const DAY_MS: u64 = 24 * HOUR_MS;

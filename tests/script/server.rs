@@ -1,7 +1,7 @@
 //! A Redis of a test's own, and the script in it: as it is, and with a clock that the test sets.
 
 use redis::{Cmd, Connection, cmd};
-use weir::limiter::redis::script;
+use weir::algorithm;
 use weir_sim::root::Acquire;
 use weir_stack::{RedisOptions, Scratch};
 
@@ -55,13 +55,13 @@ pub struct Script(pub String);
 impl Script {
     /// The file as it is.
     pub fn plain(connection: &mut Connection) -> Script {
-        Script::load(connection, script::TOKEN_BUCKET.text)
+        Script::load(connection, algorithm::TOKEN_BUCKET.text)
     }
 
     /// The file with a clock that each call sets.
     pub fn clocked(connection: &mut Connection) -> Script {
         let after = AFTER.replace("KEPT_MS", &KEPT_MS.to_string());
-        Script::load(connection, &format!("{BEFORE}{}{after}", script::TOKEN_BUCKET.text))
+        Script::load(connection, &format!("{BEFORE}{}{after}", algorithm::TOKEN_BUCKET.text))
     }
 
     fn load(connection: &mut Connection, text: &str) -> Script {

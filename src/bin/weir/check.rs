@@ -57,20 +57,31 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<Output, Stop> {
-    let mut documents: Vec<(&String, Vec<Node>)> = Vec::new();
     let mut all: Vec<Located> = Vec::new();
+    let documents = documents(&options.files, &mut all)?;
     let mut clusters = Clusters::default();
-    for file in &options.files {
+    documents.iter().flat_map(|(_, nodes)| nodes).for_each(|node| clusters.add(node));
+    let of_files = found(&documents, &mut all);
+    check_all(&of_files, &clusters, options, &mut all);
+    let count = of_files.iter().fold(0_usize, |count, (_, of_file)| count.saturating_add(of_file.len()));
+    Ok(told(&all, count, options))
+}
+
+/// The documents of some files. What cannot be read as one is told.
+fn documents<'f>(files: &'f [String], all: &mut Vec<Located>) -> Result<Vec<(&'f String, Vec<Node>)>, Stop> {
+    let mut documents = Vec::new();
+    for file in files {
         let text = input::file(file)?;
         match read(&text, file.ends_with(".json")) {
-            Ok(nodes) => {
-                nodes.iter().for_each(|node| clusters.add(node));
-                documents.push((file, nodes));
-            }
+            Ok(nodes) => documents.push((file, nodes)),
             Err(error) => all.push(located(file, None, Report::error(error.at, error.message))),
         }
     }
-    let mut count = 0_usize;
+    Ok(documents)
+}
+
+/// The policies of some files, each with what the other files say of it. What is missing is told.
+fn found<'f>(documents: &[(&'f String, Vec<Node>)], all: &mut Vec<Located>) -> Vec<(&'f String, Vec<Found>)> {
     let mut of_files: Vec<(&String, Vec<Found>)> = Vec::new();
     let mut discovered = Vec::new();
     for (document, (file, nodes)) in documents.iter().enumerate() {
@@ -84,7 +95,6 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
         if of_file.is_empty() && !discovers && !nodes.iter().any(is_of_clusters) {
             all.push(located(file, None, Report::error(Place { line: 1, column: 1 }, LOOKED_FOR.to_owned())));
         }
-        count = count.saturating_add(of_file.len());
         of_files.push((file, of_file));
     }
     for of in &discovered {
@@ -103,10 +113,15 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
     }
     let all_found = of_files.iter_mut().flat_map(|(_, of_file)| of_file);
     all_found.for_each(|found| found.discovered_by(&discovered));
+    of_files
+}
+
+/// Checks all policies, each after the ones before it.
+fn check_all(of_files: &[(&String, Vec<Found>)], clusters: &Clusters, options: &Options, all: &mut Vec<Located>) {
     let mut before: Vec<(&Found, Policy)> = Vec::new();
-    for (file, of_file) in &of_files {
+    for (file, of_file) in of_files {
         for found in of_file {
-            let (policy, mut reports) = check(found, &clusters, options);
+            let (policy, mut reports) = check(found, clusters, options);
             if let Some(policy) = policy {
                 let others = before.iter().map(|(other, of_other)| (*other, of_other));
                 reports.extend(others.flat_map(|other| warnings::counted_twice(other, (found, &policy))));
@@ -118,6 +133,10 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
             all.extend(of_policy);
         }
     }
+}
+
+/// All that was found, and what it comes to.
+fn told(all: &[Located], count: usize, options: &Options) -> Output {
     let number = |severity| all.iter().filter(|located| located.report.severity == severity).count();
     let (errors, warnings) = (number(Severity::Error), number(Severity::Warning));
     let failed = errors > 0 || (options.deny_warnings && warnings > 0);
@@ -125,16 +144,11 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
         Format::Json => json(&Tree::List(all.iter().map(Located::json).collect())),
         Format::Text => {
             let lines: String = all.iter().map(Located::line).collect();
-            lines
-                + &format!(
-                    "{}: {}, {}\n",
-                    many(count, "policy", "policies"),
-                    told(errors, "error"),
-                    told(warnings, "warning")
-                )
+            let policies = many(count, "policy", "policies");
+            lines + &format!("{policies}: {}, {}\n", many_or_no(errors, "error"), many_or_no(warnings, "warning"))
         }
     };
-    Ok(Output { text, outcome: if failed { Outcome::Found } else { Outcome::Fine } })
+    Output { text, outcome: if failed { Outcome::Found } else { Outcome::Fine } }
 }
 
 /// Whether a document has its place beside those with policies: what a bootstrap says of clusters is used.
@@ -151,7 +165,7 @@ fn many(count: usize, one: &str, several: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {several}") }
 }
 
-fn told(count: usize, word: &str) -> String {
+fn many_or_no(count: usize, word: &str) -> String {
     if count == 0 { format!("no {word}s") } else { many(count, word, &format!("{word}s")) }
 }
 

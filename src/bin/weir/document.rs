@@ -236,7 +236,7 @@ impl Node {
     pub fn message_of(&self, problem: &Problem) -> String {
         let hint = match &problem.found {
             // Other readers have merged it before.
-            Found::Field(name) if name == "<<" => Some(" (Envoy's YAML merges no keys)".to_owned()),
+            Found::Field { name, .. } if name == "<<" => Some(" (Envoy's YAML merges no keys)".to_owned()),
             _ => self.follow(&problem.path).1.and_then(Node::as_envoy_says),
         };
         problem.message() + &hint.unwrap_or_default()
@@ -245,7 +245,7 @@ impl Node {
     /// Where the thing stands that a problem is about.
     pub fn place_of(&self, problem: &Problem) -> Place {
         let (at, node) = self.follow(&problem.path);
-        if let (Found::Field(name), Some(node)) = (&problem.found, node) {
+        if let (Found::Field { name, .. }, Some(node)) = (&problem.found, node) {
             return node.pair(name).map_or(at, |(key, _)| key.at);
         }
         let steps = problem.path.steps();

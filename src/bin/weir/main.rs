@@ -14,7 +14,6 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "the bans are for the core; this is its outside")]
 
-mod buckets;
 mod check;
 mod cover;
 mod document;
@@ -23,7 +22,6 @@ mod found;
 mod given;
 mod input;
 mod json;
-mod language;
 mod parse;
 mod ranks;
 mod render;

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use weir::clock::Ms;
 use weir::policy::{Problem, Tree};
 
 use crate::document::{Node, Place};
@@ -137,14 +136,4 @@ pub fn json(tree: &Tree) -> String {
         }
         escaped
     })
-}
-
-/// A duration as policies write it: in the largest unit that needs no fraction.
-pub fn duration(Ms(ms): Ms) -> String {
-    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
-    let unit = units.into_iter().find(|(length, _)| ms > 0 && ms.is_multiple_of(*length));
-    match unit {
-        Some((length, unit)) => format!("{}{unit}", ms.checked_div(length).unwrap_or_default()),
-        None => format!("{ms}ms"),
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::Plan;
 use crate::clock::Ms;
-use crate::limiter::Failure;
+use crate::limiter::{Failure, Transport, transport_of};
 use crate::local::breaker::{Breaker, Passage};
 use crate::local::new_keys::NewKeys;
 use crate::local::table::{Fingerprint, Table};
@@ -11,6 +11,8 @@ use crate::policy::{Limiter, LimiterId};
 /// One limiter of a policy, as one proxy sees it. Whatever becomes of it, the others go on.
 #[derive(Debug)]
 pub(super) struct Endpoint {
+    /// How it is asked.
+    transport: &'static dyn Transport,
     breaker: Breaker,
     /// What tells its buckets from those of other limiters in the table.
     pub mark: Fingerprint,
@@ -23,6 +25,7 @@ impl Endpoint {
         let name = &limiter.name;
         let new_keys = |most| NewKeys::new(format!("{prefix}.new_keys.{name}"), most);
         Endpoint {
+            transport: transport_of(limiter),
             breaker: Breaker::new(format!("{prefix}.breaker.{name}.2"), limiter.breaker),
             // No key of a bucket looks like this.
             mark: table.map(|table| table.fingerprint(&format!("limiter {name}"))).unwrap_or_default(),
@@ -32,6 +35,12 @@ impl Endpoint {
 }
 
 impl Plan {
+    /// How a limiter is asked.
+    pub fn transport(&self, limiter: LimiterId) -> &'static dyn Transport {
+        let endpoint = self.endpoint(limiter).map(|endpoint| endpoint.transport);
+        endpoint.unwrap_or_else(|| transport_of(self.policy.limiters.get(limiter)))
+    }
+
     /// Takes notice of what other workers have found out about the limiters.
     pub fn refresh(&self, now: Ms) {
         for endpoint in &self.endpoints {

@@ -11,7 +11,6 @@ use proxy_wasm::types::{BufferType, Bytes, MapType, Status};
 
 use super::{Host, Woken};
 use crate::engine::{Call, CallOwner};
-use crate::limiter::redis::webdis::MAX_REPLY;
 use crate::limiter::{Failure, HttpEnd};
 use crate::local::Store;
 use shared_data::SharedData;
@@ -82,7 +81,7 @@ impl Host for Envoy {
             (":method", "POST"),
             (":path", call.http.path),
             (":authority", limiter.authority.as_str()),
-            ("content-type", "application/x-www-form-urlencoded"),
+            ("content-type", call.http.content_type),
         ];
         if let Some(credential) = &limiter.authorization {
             headers.push(("authorization", credential.0.as_str()));
@@ -97,7 +96,7 @@ impl Host for Envoy {
     }
 
     /// A call that failed (timeout, reset, no host) ends without headers, or with Envoy's own 503 or 504.
-    fn call_end<'b>(&self, headers: usize, body_size: usize, body: &'b mut Bytes) -> HttpEnd<'b> {
+    fn call_end<'b>(&self, headers: usize, body_size: usize, max_reply: usize, body: &'b mut Bytes) -> HttpEnd<'b> {
         if headers == 0 {
             return HttpEnd::NoAnswer;
         }
@@ -106,7 +105,7 @@ impl Host for Envoy {
         let Some(status) = status else {
             return HttpEnd::NoAnswer;
         };
-        if body_size > MAX_REPLY {
+        if body_size > max_reply {
             return HttpEnd::Oversized;
         }
         if body_size > 0 {

@@ -1,4 +1,3 @@
-//! The limiter in Redis: its scripts, and the transport that carries them through Webdis.
+//! The limiter in Redis, which runs the scripts of the algorithms: the transport that carries them through Webdis.
 
-pub mod script;
 pub mod webdis;

@@ -8,9 +8,8 @@
 //! a client had that has gone. So a call carries a number of its own, the script repeats it, and nothing else makes a
 //! reply this call's. An error of Redis carries none: it is believed as far as it says that there is no verdict.
 
-use super::script::Script;
-use crate::algorithm::{Acquire, Acquired};
-use crate::limiter::{Failure, HttpCall, HttpEnd};
+use crate::algorithm::{Acquire, Acquired, Script};
+use crate::limiter::{Attempt, Capabilities, Failure, HttpCall, HttpEnd, Reply, Transport};
 use crate::policy::Tree;
 use crate::tenant::escape_into;
 
@@ -29,16 +28,45 @@ pub enum By {
     Text,
 }
 
-/// What an answer says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// What the bucket gives.
-    Acquired(Acquired),
-    /// Redis does not know the script, says somebody's reply: the call may be made again by text, if it does no harm that
-    /// it has run already.
-    NoScript,
-    /// Nothing that could be used.
-    Failure(Failure),
+/// Redis through Webdis.
+#[derive(Clone, Copy, Debug)]
+pub struct Webdis;
+
+impl Transport for Webdis {
+    fn can(&self) -> Capabilities {
+        Capabilities { lends: true, groups: true, settles: true }
+    }
+
+    fn max_reply(&self) -> usize {
+        MAX_REPLY
+    }
+
+    fn max_runs(&self) -> usize {
+        MAX_RUNS
+    }
+
+    fn encode(&self, bucket: &str, asked: &Acquire, attempt: Attempt) -> HttpCall {
+        encode(asked.limit.script(), By::from(attempt), bucket, asked)
+    }
+
+    fn decode(&self, end: HttpEnd, asked: &Acquire, attempt: Attempt) -> Reply {
+        decode(end, By::from(attempt), asked)
+    }
+}
+
+impl From<By> for Attempt {
+    fn from(by: By) -> Attempt {
+        match by {
+            By::Sha => Attempt::FIRST,
+            By::Text => Attempt::SECOND,
+        }
+    }
+}
+
+impl From<Attempt> for By {
+    fn from(attempt: Attempt) -> By {
+        if attempt == Attempt::FIRST { By::Sha } else { By::Text }
+    }
 }
 
 /// Encodes `acquire` at one bucket.
@@ -56,15 +84,8 @@ pub fn encode(script: &Script, by: By, key: &str, asked: &Acquire) -> HttpCall {
     part(name.as_bytes());
     part(b"1");
     part(key.as_bytes());
-    let (limit, offer) = (asked.limit, asked.offer);
-    let limit_and_terms =
-        [limit.requests(), limit.period().0, limit.burst(), asked.terms.life.0, asked.terms.lent_freely(limit)];
-    let offer = [offer.want, offer.end, offer.size, offer.carry, u64::from(asked.hold), offer.debt, asked.number];
-    let runs = asked.runs.iter().flat_map(|run| [run.cost, run.count]);
-    for number in limit_and_terms.into_iter().chain(offer).chain(runs) {
-        part(number.to_string().as_bytes());
-    }
-    HttpCall { path: "/", body }
+    asked.arguments().for_each(|number| part(number.to_string().as_bytes()));
+    HttpCall { path: "/", content_type: "application/x-www-form-urlencoded", body }
 }
 
 /// Reads how the call ended.
@@ -81,7 +102,10 @@ pub fn decode(end: HttpEnd, by: By, asked: &Acquire) -> Reply {
     };
     match reply.as_slice() {
         [Tree::Bool(false), Tree::Text(_)] if name != command(by) => Reply::Failure(Failure::Misdelivered),
-        [Tree::Bool(false), Tree::Text(error)] if error.starts_with("NOSCRIPT") => Reply::NoScript,
+        // It does not know the script, or so somebody was told: with the text it has to know it.
+        [Tree::Bool(false), Tree::Text(error)] if by == By::Sha && error.starts_with("NOSCRIPT") => {
+            Reply::Again(By::Text.into())
+        }
         [Tree::Bool(false), Tree::Text(_)] => Reply::Failure(Failure::Redis),
         [number, rest @ ..] => match (number.integer(), rest) {
             (Some(number), _) if u64::try_from(number) != Ok(asked.number) => Reply::Failure(Failure::Misdelivered),

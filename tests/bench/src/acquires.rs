@@ -4,9 +4,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use redis::{Connection, cmd};
-use weir::algorithm::{Acquire, Offer, Run};
+use weir::algorithm::{Acquire, Offer, Run, TOKEN_BUCKET};
 use weir::clock::Ms;
-use weir::limiter::redis::script::TOKEN_BUCKET;
 use weir::limiter::redis::webdis::{By, encode};
 use weir::policy::{Limit, Terms};
 use weir_stack::{Redis, RedisOptions, Scratch, Webdis, WebdisOptions};

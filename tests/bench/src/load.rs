@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use weir::random::SplitMix64;
 
 use crate::Result;
 use crate::stats::percentile;
@@ -44,9 +45,9 @@ pub fn write_tenants(file: &Path) -> Result<()> {
         *share = reached;
     }
     let mut text = String::new();
-    let mut state = 1;
+    let mut random = SplitMix64::new(1);
     for _ in 0..LINES {
-        let at = random(&mut state) as f64 / u64::MAX as f64;
+        let at = random.next_u64() as f64 / u64::MAX as f64;
         let tenant = shares.partition_point(|share| *share < at);
         writeln!(text, "http://127.0.0.1/t/{tenant}")?;
     }
@@ -62,20 +63,12 @@ pub fn write_new_tenants(file: &Path, from: u64, count: u64) -> Result<()> {
     Ok(std::fs::write(file, text)?)
 }
 
-/// xorshift64*
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-}
-
 /// The numbers below `count` in an order that follows from the round.
 pub fn shuffled(count: usize, round: usize) -> Vec<usize> {
-    let mut state = round as u64 + 1;
+    let mut random = SplitMix64::new(round as u64);
     let mut order: Vec<usize> = (0..count).collect();
     for last in (1..count).rev() {
-        order.swap(last, (random(&mut state) % (last as u64 + 1)) as usize);
+        order.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
     }
     order
 }

@@ -7,10 +7,11 @@
 mod acquires;
 mod cpu;
 mod criterion;
+mod figures;
 mod load;
 mod machine;
 mod module;
-mod plot;
+mod plots;
 mod report;
 mod results;
 mod rounds;

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use crate::Result;
 use crate::acquires::{BARE, STRAIGHT, WEBDIS};
+use crate::figures::{added, added_ms, latencies, paired, samples, total};
 use crate::load::{AT_ONCE, Load, TENANTS};
-use crate::plot::{BLUE, GREEN, ORANGE, intervals, stacked};
-use crate::results::{Latencies, Latency, Results, Sample};
+use crate::plots::drawn;
+use crate::results::{Latency, Results, Sample};
 use crate::stats::Median;
 use crate::variants::{ALL, EXACT, GLOBAL_REDIS, LEASE, NONE, TIMEOUT, Variant};
 
@@ -40,7 +41,7 @@ pub fn write(results: &Results) -> Result<()> {
     keep(results)?;
     let plots = root().join("tests/bench/plots");
     std::fs::create_dir_all(&plots)?;
-    for (name, svg) in drawn(results) {
+    for (name, svg) in drawn(results)? {
         std::fs::write(plots.join(name), svg)?;
     }
     let readme = root().join("README.md");
@@ -208,6 +209,11 @@ fn proxy(text: &mut String, results: &Results) -> Result<()> {
             hot(|s| s.per_second)?
         )?;
     }
+    where_it_goes(text, results)?;
+    latency(text, results)
+}
+
+fn where_it_goes(text: &mut String, results: &Results) -> Result<()> {
     let lease = added(results, LEASE, Load::Hot)?;
     writeln!(
         text,
@@ -225,6 +231,10 @@ fn proxy(text: &mut String, results: &Results) -> Result<()> {
         added(results, "empty", Load::Hot)?.value,
         lease.value - added(results, "weir-lease-bare", Load::Hot)?.value
     )?;
+    Ok(())
+}
+
+fn latency(text: &mut String, results: &Results) -> Result<()> {
     writeln!(
         text,
         "| at half of what the variant can do, hot | requests/s | p50 without a filter, ms | adds to p50, ms | \
@@ -342,67 +352,6 @@ fn core(text: &mut String, results: &Results) -> Result<()> {
     Ok(())
 }
 
-/// The plots and their names.
-fn drawn(results: &Results) -> Vec<(&'static str, String)> {
-    let median = |name, of: fn(&Sample) -> f64| match samples(results, name, Load::Hot) {
-        Ok(samples) => Median::of(samples.iter().map(of)).value,
-        Err(_) => 0.0,
-    };
-    let costs: Vec<(String, Vec<f64>)> = ALL
-        .iter()
-        .map(|variant| {
-            let name = variant.name;
-            let parts =
-                vec![median(name, |s| s.envoy_us), median(name, |s| s.limiter_us), median(name, |s| s.redis_us)];
-            (variant.title.to_owned(), parts)
-        })
-        .collect();
-    let of = |of: &dyn Fn(&str) -> Result<Vec<Median>>| -> Vec<(String, Vec<Median>)> {
-        let medians = |variant: &Variant| Some((variant.title.to_owned(), of(variant.name).ok()?));
-        ALL[1..].iter().filter_map(medians).collect()
-    };
-    let added = of(&|name| Ok(vec![added(results, name, Load::Hot)?, added(results, name, Load::Many)?]));
-    let p99 = of(&|name| Ok(vec![added_ms(latencies(results, name)?, |percentiles| percentiles.p99_us)]));
-    let parts = [(BLUE, "Envoy"), (ORANGE, "limiter"), (GREEN, "Redis")];
-    let loads = [(BLUE, "hot: one tenant"), (ORANGE, "many tenants")];
-    vec![
-        ("cost.svg", stacked("Processor time of a request, in µs, by process; one tenant", &parts, &costs)),
-        ("added.svg", intervals("What a request costs more than without a filter, in B", 2, &loads, &added)),
-        ("p99.svg", intervals("Added to p99 at half load, in ms; one tenant", 2, &[(BLUE, "")], &p99)),
-    ]
-}
-
-fn samples<'r>(results: &'r Results, variant: &str, load: Load) -> Result<&'r [Sample]> {
-    let series = results.proxy.iter().find(|series| series.variant == variant && series.load == load);
-    Ok(&series.ok_or_else(|| format!("{variant} was not measured"))?.samples)
-}
-
-fn latencies<'r>(results: &'r Results, variant: &str) -> Result<&'r [Latency]> {
-    let all: Option<&Latencies> = results.latency.iter().find(|latencies| latencies.variant == variant);
-    Ok(&all.ok_or_else(|| format!("the latency of {variant} was not measured"))?.samples)
-}
-
-/// The median of what follows from the samples of several variants in one round.
-fn paired(results: &Results, variants: &[&str], load: Load, of: impl Fn(&[&Sample]) -> f64) -> Result<Median> {
-    let all: Vec<&[Sample]> = variants.iter().map(|variant| samples(results, variant, load)).collect::<Result<_>>()?;
-    let rounds = all.iter().map(|samples| samples.len()).min().unwrap_or_default();
-    Ok(Median::of((0..rounds).map(|round| of(&all.iter().map(|samples| &samples[round]).collect::<Vec<_>>()))))
-}
-
-/// What a variant adds, in B.
-fn added(results: &Results, variant: &str, load: Load) -> Result<Median> {
-    paired(results, &[variant], load, |samples| samples[0].added())
-}
-
-fn total(results: &Results, variant: &str, load: Load) -> Result<Median> {
-    paired(results, &[variant], load, |samples| samples[0].total_us())
-}
-
-/// What a variant adds to a percentile, in milliseconds.
-fn added_ms(samples: &[Latency], of: impl Fn(&crate::load::Percentiles) -> f64) -> Median {
-    Median::of(samples.iter().map(|latency| (of(&latency.with) - of(&latency.none)) / 1000.0))
-}
-
 /// `1,600,000`
 fn thousands(number: u64) -> String {
     let digits = number.to_string();
@@ -431,7 +380,7 @@ mod tests {
             assert_eq!(there, made, "make bench-readme makes it anew");
         }
         assert_eq!(there.len(), section.len());
-        for (name, svg) in drawn(&results) {
+        for (name, svg) in drawn(&results).unwrap() {
             let there = std::fs::read_to_string(root().join("tests/bench/plots").join(name)).unwrap();
             assert!(there == svg, "{name}: make bench-readme makes it anew");
         }

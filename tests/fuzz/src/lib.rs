@@ -1,11 +1,11 @@
 //! What the fuzz targets share: requests, shared data and an environment that are made up.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use weir::local::{Lost, Over, Store};
 use weir::request::Request;
+pub use weir_sim::shared::Shared;
 
 /// The value of every secret; no message may hold it.
 pub const SECRET: &str = "hunter2";
@@ -38,60 +38,33 @@ impl Request for Sent<'_> {
     }
 }
 
-/// Values by name, each with the number of its last write.
-pub type Values = BTreeMap<String, (Vec<u8>, u32)>;
-
 /// Names and values that were written to them.
 pub type Written = Vec<(String, Vec<u8>)>;
 
-/// Shared data that the fuzzer can reach into: who clones it sees the same.
+/// Shared data that remembers all that was ever written through [`Store::put`], which nobody has corrupted.
 #[derive(Clone, Debug, Default)]
-pub struct Shared {
-    /// What is there.
-    pub values: Rc<RefCell<Values>>,
-    /// All that was written through [`Store::put`], which nobody has corrupted.
+pub struct Recorded {
+    /// What is there. Through it a fuzzer writes as a torn write or another filter would.
+    pub shared: Shared,
+    /// What was written whole.
     pub whole: Rc<RefCell<Written>>,
-    /// So many writes come too late.
-    pub losses: Rc<Cell<u8>>,
-    numbers: Rc<Cell<u32>>,
 }
 
-impl Shared {
-    /// Puts bytes there as a torn write or another filter would.
-    pub fn corrupt(&self, name: &str, value: &[u8]) {
-        self.values.borrow_mut().insert(name.to_owned(), (value.to_vec(), self.number()));
-    }
-
+impl Recorded {
     /// Whether what stands there was once written there, whole.
     pub fn is_whole(&self, name: &str) -> bool {
-        let values = self.values.borrow();
-        let value = values.get(name).map(|(value, _)| value);
-        value.is_some_and(|value| self.whole.borrow().iter().any(|(at, whole)| at == name && whole == value))
-    }
-
-    fn number(&self) -> u32 {
-        self.numbers.set(self.numbers.get() + 1);
-        self.numbers.get()
+        let value = self.shared.value(name);
+        value.is_some_and(|value| self.whole.borrow().iter().any(|(at, whole)| at == name && *whole == value))
     }
 }
 
-impl Store for Shared {
+impl Store for Recorded {
     fn get(&self, name: &str) -> Option<(Vec<u8>, u32)> {
-        self.values.borrow().get(name).cloned()
+        self.shared.get(name)
     }
 
     fn put(&self, name: &str, value: &[u8], over: Over) -> Result<(), Lost> {
-        if let Some(left) = self.losses.get().checked_sub(1) {
-            self.losses.set(left);
-            return Err(Lost);
-        }
-        let found = self.values.borrow().get(name).map(|(_, number)| *number);
-        match (over, found) {
-            (Over::Nothing, None) => {}
-            (Over::This(wanted), Some(number)) if wanted == number => {}
-            _ => return Err(Lost),
-        }
-        self.values.borrow_mut().insert(name.to_owned(), (value.to_vec(), self.number()));
+        self.shared.put(name, value, over)?;
         self.whole.borrow_mut().push((name.to_owned(), value.to_vec()));
         Ok(())
     }

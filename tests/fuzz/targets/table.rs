@@ -13,7 +13,7 @@ use weir::local::Store;
 use weir::local::breaker::{Breaker, Passage};
 use weir::local::lease::Lease;
 use weir::local::table::{ENTRY_BYTES, Entry, Fingerprint, SET_BYTES, Table};
-use weir_fuzz::{Pieces, Shared};
+use weir_fuzz::{Pieces, Recorded, Shared};
 
 const LIMITS: BreakerLimits = BreakerLimits { failures: 2, share: 500, within: Ms(1000), probe_every: Ms(200) };
 
@@ -25,7 +25,7 @@ type Said = (u32, Option<Used>, Option<Used>, Ms, Lease);
 
 fuzz_target!(|bytes: &[u8]| {
     let mut pieces = Pieces(bytes);
-    let store = Shared::default();
+    let store = Recorded::default();
     let breaker = Breaker::new("b".to_owned(), LIMITS);
     // All that was ever written of a key: an old value may come back, but none that never was.
     let mut written: BTreeMap<u8, Vec<Said>> = BTreeMap::new();
@@ -34,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
         panic!("shared data is empty");
     };
     let keys: Vec<Fingerprint> = (0..64).map(|key| table.fingerprint(&format!("{key}"))).collect();
-    let seed = store.values.borrow().get("t.seed").map(|(seed, _)| seed.clone());
+    let seed = store.shared.value("t.seed");
     for _ in 0..STEPS {
         if pieces.is_empty() {
             break;
@@ -48,7 +48,7 @@ fuzz_target!(|bytes: &[u8]| {
                 let means_until = Ms(short(&mut pieces));
                 let lease = if what == 1 { lease(&mut pieces) } else { Lease::default() };
                 let new = (key.into(), known, own, means_until, lease);
-                let before = store.values.borrow().clone();
+                let before = store.shared.values();
                 let changed = table.change(&store, of, now, |entry| {
                     // A new one starts with any turn.
                     let mut turned = Entry::default();
@@ -58,12 +58,12 @@ fuzz_target!(|bytes: &[u8]| {
                 });
                 let is_nothing = said(&Entry::default()) == new;
                 if changed.is_some() && is_nothing && table.read(&store, of).is_none() {
-                    assert_eq!(*store.values.borrow(), before, "nothing is written of what means nothing");
+                    assert_eq!(store.shared.values(), before, "nothing is written of what means nothing");
                 } else if changed.is_some() {
                     written.entry(key).or_default().push(new);
                     assert_eq!(table.read(&store, of).as_ref().map(said), Some(new));
                 } else {
-                    assert_eq!(*store.values.borrow(), before, "nothing has changed");
+                    assert_eq!(store.shared.values(), before, "nothing has changed");
                 }
             }
             2 => {
@@ -72,9 +72,9 @@ fuzz_target!(|bytes: &[u8]| {
                 }
             }
             3 => now = now + Ms(pieces.number()),
-            4 => store.losses.set(pieces.byte() % 10),
+            4 => store.shared.lose(u32::from(pieces.byte() % 10)),
             5 => tear(&store, &mut pieces),
-            6 => store.values.borrow_mut().clear(),
+            6 => store.shared.wipe(),
             7 => {
                 breaker.refresh(&store, now);
                 let value = store.get("b").map(|(value, _)| value).unwrap_or_default();
@@ -89,7 +89,7 @@ fuzz_target!(|bytes: &[u8]| {
             10 => breaker.succeeded(&store, now),
             // Another worker: it has the same seed, as long as that is there.
             _ => {
-                let same = store.values.borrow().get("t.seed").map(|(seed, _)| seed.clone()) == seed;
+                let same = store.shared.value("t.seed") == seed;
                 let other = Table::open(&store, "t", 64, (pieces.number(), pieces.number()));
                 if let (true, Some(other)) = (same, other) {
                     assert_eq!(other.fingerprint("a"), table.fingerprint("a"));
@@ -98,7 +98,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     // A corrupted value is never an entry.
-    let all = store.values.borrow().clone();
+    let all = store.shared.values();
     for (key, of) in (0..64_u8).zip(&keys) {
         if let Some(entry) = table.read(&store, *of) {
             assert!(written.get(&key).is_some_and(|all| all.contains(&said(&entry))), "{entry:?}");
@@ -107,7 +107,7 @@ fuzz_target!(|bytes: &[u8]| {
     for (name, (value, _)) in all.iter().filter(|(name, _)| !store.is_whole(name)) {
         // Of a set that is torn, an entry is found only where it stands as it was once written.
         let torn = Shared::default();
-        torn.corrupt(name, value);
+        torn.set(name, value);
         let found = keys.iter().filter(|of| table.read(&torn, **of).is_some()).count();
         let whole = slots(value).filter(|slot| slot.iter().any(|byte| *byte != 0) && was_written(&store, slot)).count();
         assert!(found <= whole, "{name}: {found} of {whole}");
@@ -121,7 +121,7 @@ fn slots(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Whether a slot was once written, whole, in whichever set and place.
-fn was_written(store: &Shared, slot: &[u8]) -> bool {
+fn was_written(store: &Recorded, slot: &[u8]) -> bool {
     store.whole.borrow().iter().any(|(_, value)| slots(value).any(|whole| whole == slot))
 }
 
@@ -159,10 +159,10 @@ fn used(pieces: &mut Pieces) -> Used {
 }
 
 /// Does to a value, or to a name that has none, what a torn write or another filter would.
-fn tear(store: &Shared, pieces: &mut Pieces) {
+fn tear(store: &Recorded, pieces: &mut Pieces) {
     let (how, at, byte) =
         (pieces.byte() % 6, usize::from(pieces.byte()) * 256 + usize::from(pieces.byte()), pieces.byte());
-    let names: Vec<String> = store.values.borrow().keys().cloned().collect();
+    let names = store.shared.names();
     let Some(name) = names.get(usize::from(pieces.byte()) % names.len().max(1)) else { return };
     let mut value = store.get(name).map(|(value, _)| value).unwrap_or_default();
     let at = at.checked_rem(value.len()).unwrap_or_default();
@@ -171,7 +171,7 @@ fn tear(store: &Shared, pieces: &mut Pieces) {
         1 => value.extend(pieces.bytes(usize::from(byte))),
         2 => value = pieces.bytes(usize::from(byte)).to_vec(),
         3 => {
-            store.values.borrow_mut().remove(name);
+            store.shared.remove(name);
             return;
         }
         4 => {
@@ -186,5 +186,5 @@ fn tear(store: &Shared, pieces: &mut Pieces) {
             }
         }
     }
-    store.corrupt(name, &value);
+    store.shared.set(name, &value);
 }

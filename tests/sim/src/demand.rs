@@ -1,6 +1,6 @@
 //! Who asks, when and where.
 
-use crate::chance::Chance;
+use crate::random::Random;
 use crate::scenario::{Arrival, Scenario};
 
 /// Requests to come, one after the other.
@@ -18,7 +18,7 @@ impl Demand for Listed<'_> {
 }
 
 /// The requests of a short scenario: steady, in bursts, or after idling; even, skewed or hopping.
-pub fn short(chance: &mut Chance, scenario: &Scenario) -> Vec<Arrival> {
+pub fn short(chance: &mut Random, scenario: &Scenario) -> Vec<Arrival> {
     let limit = scenario.limits.0[0];
     let seconds = scenario.ends as f64 / 1e6;
     let refilled = limit.requests as f64 * 1000.0 / limit.period_ms as f64 * seconds;
@@ -95,7 +95,7 @@ impl Tenants {
         }
     }
 
-    fn draw(&self, chance: &mut Chance) -> u32 {
+    fn draw(&self, chance: &mut Random) -> u32 {
         match self {
             Tenants::Even(tenants) => chance.below(u64::from(*tenants)) as u32,
             Tenants::Zipf(sums) => {
@@ -108,7 +108,7 @@ impl Tenants {
 
 /// Requests without memory (exponential gaps), for as long as the run lasts.
 pub struct Steady {
-    pub chance: Chance,
+    pub chance: Random,
     pub at: f64,
     /// Requests per second; after the moment (in microseconds) so many.
     pub rates: Vec<(u64, f64)>,

@@ -1,6 +1,6 @@
 //! What goes wrong, and when.
 
-use crate::chance::Chance;
+use crate::random::Random;
 use crate::scenario::Scenario;
 
 /// Something that goes wrong once.
@@ -42,7 +42,7 @@ pub enum Kind {
 }
 
 /// A few faults at random.
-pub fn drawn(chance: &mut Chance, scenario: &Scenario) -> Vec<Fault> {
+pub fn drawn(chance: &mut Random, scenario: &Scenario) -> Vec<Fault> {
     let count = chance.pick(&[1, 1, 2, 3, 6]);
     // Those for which the promise has a slack are in a part of the runs only: the others are checked strictly.
     let also_slack = chance.one_in(3);
@@ -53,10 +53,10 @@ pub fn drawn(chance: &mut Chance, scenario: &Scenario) -> Vec<Fault> {
     faults
 }
 
-fn kind(chance: &mut Chance, scenario: &Scenario, also_slack: bool) -> Kind {
+fn kind(chance: &mut Random, scenario: &Scenario, also_slack: bool) -> Kind {
     let (proxies, workers) = (u64::from(scenario.proxies), u64::from(scenario.workers));
     let proxy = chance.below(proxies) as u16;
-    let jump = |chance: &mut Chance| chance.pick(&[1, 5, 100, 1000, 5000, 3_600_000]);
+    let jump = |chance: &mut Random| chance.pick(&[1, 5, 100, 1000, 5000, 3_600_000]);
     match chance.below(if also_slack { 14 } else { 9 }) {
         0 => Kind::ForgetScripts,
         1 => Kind::ReadOnly { us: chance.below(300_000) },

@@ -2,12 +2,14 @@
 //! beside each figure stands what it has to reach.
 
 use std::collections::BTreeSet;
+use std::error::Error;
+use std::path::Path;
 
-use crate::chance::Chance;
 use crate::check::Limit;
 use crate::demand::{Spread, Steady, Tenants};
 use crate::explore::Watch;
-use crate::plot::{Bar, bars, shares};
+use crate::plot::{BLUE, Bar, Row, Scale, bars};
+use crate::random::Random;
 use crate::scenario::{Limits, Mode, Network, Scenario};
 use crate::timeline;
 use crate::world::{Tally, World};
@@ -116,7 +118,7 @@ fn scenario(case: &Case, mode: Mode) -> Scenario {
 
 fn demand(case: &Case) -> Steady {
     Steady {
-        chance: Chance::new(1, 2),
+        chance: Random::new(1, 2),
         at: 0.0,
         rates: case.rates.iter().map(|(from, rate)| (from * 1_000_000, *rate)).collect(),
         until: case.seconds.1 * 1_000_000,
@@ -162,21 +164,33 @@ pub fn all(out: Option<&str>, name: Option<&str>) -> bool {
             }
             eprintln!("    {:.1} s", watch.seconds());
             let name = format!("{} ({mode})", case.name);
-            costs.push(Bar { name: name.clone(), value: served, floor: *told_served });
-            uses.push(Bar { name, value: used, floor: *told_use });
+            costs.push(row(&name, served, *told_served, 1));
+            uses.push(row(&name, used, *told_use, 3));
         }
     }
-    let plots = [
-        ("requests-per-call.svg", bars("Requests that one call to the limiter serves", &costs)),
-        ("use.svg", shares("Tokens admitted, of those that one ideal bucket admits", &uses)),
-        ("bucket.svg", timeline::plot()),
-    ];
-    for (file, svg) in out.iter().flat_map(|_| &plots) {
-        let path = std::path::Path::new(out.unwrap_or_default()).join(file);
-        if let Err(error) = std::fs::write(&path, svg) {
-            println!("{}: {error}", path.display());
-            is_well = false;
-        }
+    let plots = || -> Result<[(&str, String); 3], Box<dyn Error>> {
+        let costs = bars("Requests that one call to the limiter serves", &[], Scale::Log, NAMES_WIDTH, &costs)?;
+        let title = "Tokens admitted, of those that one ideal bucket admits";
+        let uses = bars(title, &[], Scale::Linear, NAMES_WIDTH, &uses)?;
+        Ok([("requests-per-call.svg", costs), ("use.svg", uses), ("bucket.svg", timeline::plot()?)])
+    };
+    let write = |out: &str| -> Result<(), Box<dyn Error>> {
+        plots()?.into_iter().try_for_each(|(file, svg)| Ok(std::fs::write(Path::new(out).join(file), svg)?))
+    };
+    if let Some(Err(error)) = out.map(write) {
+        println!("no plots: {error}");
+        is_well = false;
     }
     is_well
+}
+
+const NAMES_WIDTH: u32 = 330;
+
+/// A value, and what it has to reach.
+fn row(name: &str, value: f64, floor: f64, digits: usize) -> Row {
+    let label = format!("{value:.digits$}");
+    Row {
+        name: name.to_owned(),
+        bars: vec![Bar { parts: vec![(value, BLUE)], floor: Some(floor), label, ..Bar::default() }],
+    }
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use weir_sim::scenario::Scenario;
 use weir_sim::shrink::{run, shrunk};
-use weir_sim::{explore, figures, model};
+use weir_sim::{explore, model};
 
 const HELP: &str = "\
 sim SEEDS=n [FROM=m] [JOBS=j] [SECONDS=s]   run seeds m to m+n-1, or for so long; tell, cut down and log the first that fails
@@ -30,12 +30,23 @@ fn main() -> ExitCode {
     } else if wants("model") {
         model::all(number("CALLS").map(|calls| calls as u8), number("SECONDS"), text("CASE").as_deref())
     } else if wants("figures") {
-        figures::all(text("OUT").as_deref(), text("CASE").as_deref())
+        figures(text("OUT").as_deref(), text("CASE").as_deref())
     } else {
         println!("{HELP}");
         wants("help")
     };
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(feature = "figures")]
+fn figures(out: Option<&str>, case: Option<&str>) -> bool {
+    weir_sim::figures::all(out, case)
+}
+
+#[cfg(not(feature = "figures"))]
+fn figures(_out: Option<&str>, _case: Option<&str>) -> bool {
+    println!("build it with --features figures");
+    false
 }
 
 /// Runs one seed and tells everything that happens.

@@ -140,9 +140,7 @@ impl Root {
         for at in 0..self.slots.len() {
             let Slot { kind, end, .. } = self.slots[at];
             let two_lives = clock + 2 * call.life_of(kind);
-            if end <= self.time {
-                self.slots[at].end = 0;
-            } else if end > two_lives {
+            if end > two_lives {
                 self.slots[at].end = self.unused(two_lives.max(clock + (end - self.time)));
             }
         }

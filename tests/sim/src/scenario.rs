@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use weir::policy::Policy;
 
-use crate::chance::Chance;
 use crate::check::Limit;
 use crate::faults::{self, Fault, Kind};
+use crate::random::Random;
 
 /// Where a rule's tokens are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,8 +106,8 @@ pub struct Way {
 impl Network {
     /// The way of the call of this number.
     pub fn way(&self, seed: u64, number: u32) -> Way {
-        let mut chance = Chance::new(seed, 1 << 40 | u64::from(number));
-        let delay = |chance: &mut Chance| chance.within(self.delay.0, self.delay.1);
+        let mut chance = Random::new(seed, 1 << 40 | u64::from(number));
+        let delay = |chance: &mut Random| chance.within(self.delay.0, self.delay.1);
         let mut way = Way { to: delay(&mut chance), back: delay(&mut chance), ..Way::default() };
         if self.spared.contains(&number) {
             return way;
@@ -142,7 +142,7 @@ impl Network {
 impl Scenario {
     /// A short scenario at random.
     pub fn short(seed: u64) -> Scenario {
-        let mut chance = Chance::new(seed, 0);
+        let mut chance = Random::new(seed, 0);
         let chance = &mut chance;
         let (proxies, workers) = (chance.pick(&[1, 2, 2, 3, 3, 4, 5]), chance.pick(&[1, 1, 1, 2, 3]));
         let first = limit(chance);
@@ -182,7 +182,7 @@ impl Scenario {
         scenario.network = network(chance, &scenario);
         if !scenario.network.is_perfect() {
             // Of a chance of its own, so that a seed's other draws stay as they were.
-            let mut chance = Chance::new(seed, 1 << 41);
+            let mut chance = Random::new(seed, 1 << 41);
             scenario.network.swapped_replies = if chance.one_in(2) { chance.below(150) } else { 0 };
         }
         if is_async {
@@ -195,12 +195,12 @@ impl Scenario {
         };
         scenario.arrivals = crate::demand::short(chance, &scenario);
         scenario.faults = if is_async || chance.one_in(3) { Vec::new() } else { faults::drawn(chance, &scenario) };
-        scenario.go_to_and_fro(&mut Chance::new(seed, 2));
+        scenario.go_to_and_fro(&mut Random::new(seed, 2));
         scenario
     }
 
     /// Tiers that alternate, rollouts that go back soon, and a clock of the root that does, in a part of the runs.
-    fn go_to_and_fro(&mut self, chance: &mut Chance) {
+    fn go_to_and_fro(&mut self, chance: &mut Random) {
         self.tiers = chance.one_in(4);
         let stays = chance.pick(&[1, 2, 2, 10]);
         for arrival in self.arrivals.iter_mut().filter(|_| self.tiers) {
@@ -331,7 +331,7 @@ impl Scenario {
 }
 
 /// One rule mostly, or two or three, some of which lend.
-fn modes(chance: &mut Chance, smallest_burst: u64) -> Vec<Mode> {
+fn modes(chance: &mut Random, smallest_burst: u64) -> Vec<Mode> {
     if chance.one_in(16) {
         return vec![Mode::Async { interval_ms: chance.pick(&[50, 100, 1000]) }];
     }
@@ -343,7 +343,7 @@ fn modes(chance: &mut Chance, smallest_burst: u64) -> Vec<Mode> {
     (0..rules).map(mode).collect()
 }
 
-fn limit(chance: &mut Chance) -> Limit {
+fn limit(chance: &mut Random) -> Limit {
     let period_ms = chance.pick(&[1000, 1000, 1000, 2000, 10_000, 60_000]);
     let requests = chance.pick(&[1, 2, 3, 5, 10, 20, 50, 200]);
     let burst = match chance.below(4) {
@@ -356,8 +356,8 @@ fn limit(chance: &mut Chance) -> Limit {
 }
 
 /// Another limit of the same period, which is part of a bucket's name.
-fn changed(chance: &mut Chance, limit: Limit) -> Limit {
-    let scaled = |chance: &mut Chance, of: u64| match chance.below(4) {
+fn changed(chance: &mut Random, limit: Limit) -> Limit {
+    let scaled = |chance: &mut Random, of: u64| match chance.below(4) {
         0 => of,
         1 => (of / 2).max(1),
         2 => of * 2,
@@ -366,7 +366,7 @@ fn changed(chance: &mut Chance, limit: Limit) -> Limit {
     Limit { requests: scaled(chance, limit.requests), burst: scaled(chance, limit.burst), ..limit }
 }
 
-fn network(chance: &mut Chance, scenario: &Scenario) -> Network {
+fn network(chance: &mut Random, scenario: &Scenario) -> Network {
     let timeout = scenario.timeout_ms * 1000;
     let shortest = chance.pick(&[50, 500, 1000]);
     let delay = (shortest, shortest * chance.pick(&[1, 2, 4]));

@@ -1,9 +1,11 @@
 //! One bucket over time: what is in it, what it has lent, and what of that is unspent.
 
-use crate::chance::Chance;
+use std::error::Error;
+
 use crate::check::Limit;
 use crate::demand::{Spread, Steady, Tenants};
 use crate::plot::{BLUE, GREY, Line, ORANGE, lines};
+use crate::random::Random;
 use crate::scenario::{Limits, Mode, Network, Scenario};
 use crate::world::{Sample, World};
 
@@ -11,7 +13,7 @@ const SECONDS: u64 = 12;
 
 /// A tenant with 1000/s, four of five of whose requests come to one proxy of ten: for 4 s less than it may, for 4 s twice
 /// as much, and then less again.
-pub fn plot() -> String {
+pub fn plot() -> Result<String, Box<dyn Error>> {
     let scenario = Scenario {
         seed: 1,
         modes: vec![Mode::Lease { life_s: 300 }],
@@ -32,7 +34,7 @@ pub fn plot() -> String {
         counts_from: 0,
     };
     let demand = Steady {
-        chance: Chance::new(1, 2),
+        chance: Random::new(1, 2),
         at: 0.0,
         rates: vec![(0, 400.0), (4_000_000, 2000.0), (8_000_000, 400.0)],
         until: scenario.ends,
@@ -47,9 +49,9 @@ pub fn plot() -> String {
         "A bucket of 1000 tokens, 1000/s: 400 requests/s, from 4 s on 2000/s, from 8 s on 400/s",
         SECONDS as f64,
         &[
-            Line { name: "in the bucket", colour: BLUE, values: of(|sample| sample.level) },
-            Line { name: "lent", colour: ORANGE, values: of(|sample| sample.lent) },
-            Line { name: "unspent of that", colour: GREY, values: of(|sample| sample.unspent) },
+            Line { key: (BLUE, "in the bucket"), values: of(|sample| sample.level) },
+            Line { key: (ORANGE, "lent"), values: of(|sample| sample.lent) },
+            Line { key: (GREY, "unspent of that"), values: of(|sample| sample.unspent) },
         ],
     )
 }

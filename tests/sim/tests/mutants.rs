@@ -14,7 +14,7 @@ struct Mutant {
 }
 
 /// A piece of a file, and what stands there instead while the mutant is alive. The piece is marked in some text around
-/// it, by which it is found, and is an expression or whole statements.
+/// it, by which it is found however its lines are broken, and is an expression or whole statements.
 struct Part {
     file: &'static str,
     find: &'static str,
@@ -25,8 +25,8 @@ const ROOT: &str = "tests/sim/src/root.rs";
 const LEASE: &str = "src/local/lease.rs";
 const TABLE: &str = "src/local/table.rs";
 const LENDING: &str = "src/engine/plan/lending.rs";
-const FLOW: &str = "src/engine/mod.rs";
-const LINE: &str = "src/engine/line.rs";
+const ADMISSION: &str = "src/engine/admission.rs";
+const CALLS: &str = "src/engine/calls.rs";
 const WEBDIS: &str = "src/limiter/redis/webdis.rs";
 
 const fn mutant(breaks: &'static str, parts: &'static [Part]) -> Mutant {
@@ -69,27 +69,31 @@ const MUTANTS: &[Mutant] = &[
     mutant("a change of limit keeps the level, not what was used",
            part!(ROOT, "«self.refill(now, call);\n        self.roll(now);»",
                  "self.refill(now, call); self.roll(now); self.used = self.used.min(call.capacity());")),
+    mutant("a lease ends before its time where the clock was set back",
+           part!(ROOT, "self.slots[at].end = self.unused(«two_lives.max(clock + (end - self.time))»);", "clock + 1")),
     mutant("what comes back in the time by which the clock was set back comes back once more",
            part!(ROOT, "«self.time = clock;»\n        clock", "self.time = clock.min(2 * clock - self.time);")),
     mutant("rule 8: a lease is taken off twice",
            part!(ROOT, "slot.tokens -= «taken»;", "slot.tokens.min(2 * taken)")),
     mutant("rule 8: another lease is taken off",
            part!(ROOT, ".find(|slot| «slot.end == call.end»)", "slot.end >= call.end")),
+    mutant("rule 9: what comes back while the clock is behind by a second at most comes back twice",
+           part!(ROOT, "let now = «clock.max(self.time)»;", "self.time = self.time.min(clock); clock")),
     mutant("rule 10: the key is gone before its leases are over",
            part!(ROOT, "Some(clock + «self.expiry_ms(clock, call)»);", "call.wait(self.used)")),
     // The proxy.
     mutant("rule 1: what was granted to one who has left is pooled",
-           part!(LINE, "LendingEnd::Answered(«acquired», granted, denied);",
+           part!(CALLS, "self.close(plan, ask, lending, LendingEnd::Answered(«said»))",
                  "let mut more = acquired.clone();
-                  let left = call.group.iter().zip(&shares).filter(|((ticket, _), share)| {
+                  let left = call.group.iter().zip(shares).filter(|((ticket, _), share)| {
                       matches!(share, Share::Granted(_)) && !self.waiters.get(ticket).is_some()
                   });
                   more.lent.held += left.map(|((_, cost), _)| *cost).sum::<u64>();
-                  &*Box::leak(Box::new(more))")),
+                  Said { acquired: &*Box::leak(Box::new(more)), ..said }")),
     mutant("rule 1: what was granted to those who wait is pooled, too",
-           part!(LENDING, "let waiting = «entry.lease.renew(&acquired.lent, call.sent, now)»;",
-                 "let waiting = entry.lease.renew(&acquired.lent, call.sent, now);
-                  entry.lease.tokens += granted;
+           part!(LENDING, "let waiting = «entry.lease.renew(&said.acquired.lent, said.sent, now)»;",
+                 "let waiting = entry.lease.renew(&said.acquired.lent, said.sent, now);
+                  entry.lease.tokens += said.granted;
                   waiting")),
     mutant("rule 2: more is kept than the root has kept",
            part!(LEASE, "let carried = «self.at_hand(now).min(lent.kept)»;", "self.at_hand(now)")),
@@ -104,7 +108,7 @@ const MUTANTS: &[Mutant] = &[
            part!(LEASE, "self.expires = «self.expires.min(now + margin(SHORT_LIFE.min(terms.life)))»;", "self.expires")),
     mutant("rule 6: after a lost call all is kept",
            part!(LEASE, "«(self.tokens, self.size, self.end, self.expires) = (0, 0, 0, Ms(0));»", "")),
-    mutant("rule 6: a reply after the call's own end is used", part!(LINE, "let end = if «now.mono < call.ends» { end }", "true")),
+    mutant("rule 6: a reply after the call's own end is used", part!(CALLS, "let end = if «self.now.mono < call.ends» { end }", "true")),
     mutant("rule 8: the old lease is reported again after a lost call",
            part!(LEASE, "«(self.tokens, self.size, self.end, self.expires) = (0, 0, 0, Ms(0));»",
                  "(self.tokens, self.expires) = (0, Ms(0));")),
@@ -113,26 +117,26 @@ const MUTANTS: &[Mutant] = &[
              Part { file: LEASE, find: "if «self.call_ends > Ms(0)» {", replace: "false" }]),
     mutant("a reply renews a lease that has gone on without it",
            &[Part { file: LENDING, find: "if «entry.lease.moment() != call.moment» {\n                return Closed", replace: "false" },
-             Part { file: LINE, find: "let end = if «now.mono < call.ends» { end }", replace: "true" }]),
+             Part { file: CALLS, find: "let end = if «self.now.mono < call.ends» { end }", replace: "true" }]),
     mutant("new tokens are counted twice",
            part!(LEASE, "self.tokens = carried.saturating_add(«lent.extra»).saturating_add(lent.held);", "2 * lent.extra")),
     mutant("a call that never began gives everything back",
            part!(LEASE, "self.tokens.saturating_add(«offer.carry.saturating_sub(offer.want)»)", "offer.carry")),
     mutant("what another rule has refused stays spent",
-           part!(FLOW, "«plan.put_back(self.store.as_ref(), &want.ask, *receipt, now.mono);»", "")),
-    mutant("what is held passes, too", part!(LINE, "Share::Granted(_) if «call.asked.hold» =>", "false")),
+           part!(ADMISSION, "«plan.put_back(&charge.ask, receipt, self.now.mono);»", "")),
+    mutant("what is held passes, too", part!(CALLS, "Share::Granted(_) if «call.asked.hold» =>", "false")),
     // Replies that belong to other calls.
     mutant("swapped: another call's reply is believed",
            part!(WEBDIS, "(Some(number), _) if «u64::try_from(number) != Ok(asked.number)» =>", "false")),
-    mutant("swapped: all calls have one number", part!(LINE, "out.asked.number = «self.random() >> NOT_EXACT_BITS»;", "0")),
+    mutant("swapped: all calls have one number", part!(CALLS, "out.asked.number = «self.random() >> NOT_EXACT_BITS»;", "0")),
     mutant("swapped: an error without a number proves that this call has not run",
-           part!(LINE, "let is_certain = «matches!(end, HttpEnd::NotStarted(_))»;",
+           part!(CALLS, "let is_certain = «matches!(end, HttpEnd::NotStarted(_))»;",
                  "matches!(end, HttpEnd::NotStarted(_)) || failure == Failure::Redis")),
     mutant("swapped: a call whose reply was another's has not run",
-           part!(LINE, "let is_certain = «matches!(end, HttpEnd::NotStarted(_))»;",
+           part!(CALLS, "let is_certain = «matches!(end, HttpEnd::NotStarted(_))»;",
                  "matches!(end, HttpEnd::NotStarted(_)) || failure == Failure::Misdelivered")),
     mutant("swapped: the second try names the lease that the first may have closed",
-           part!(LINE, "again.asked.offer = «Offer { want: want.saturating_sub(carry), debt, ..Offer::default() }»;",
+           part!(CALLS, "again.asked.offer = «Offer { want: want.saturating_sub(carry), debt, ..Offer::default() }»;",
                  "again.asked.offer")),
     mutant("swapped: the second try never began, and the lease that the first may have closed lives on",
            part!(LEASE, "if «offer.end != self.end» {\n            return self.lose_call();", "false")),
@@ -147,11 +151,18 @@ const HUNTS: &[&[&str]] = &[
     &["explore", "DEPTH=4"],
     &["explore", "DEPTH=10", "CASE=put back"],
     &["model", "CALLS=2"],
+    &["model", "CALLS=3", "CASE=back and forth"],
     &["explore", "DEPTH=6", "CASE=lease: 2 proxies, no losses"],
     // Where a late reply meets a clock between its end and the next tick: rare.
     &["SEEDS=100", "FROM=24900"],
     &["SEEDS=30000", "FROM=1500"],
 ];
+
+#[test]
+fn every_mutant_finds_its_place_in_the_sources() {
+    let (_, lost) = places(&sources());
+    assert!(lost.is_empty(), "name these places anew in tests/sim/tests/mutants.rs:\n{}", lost.join("\n"));
+}
 
 #[test]
 #[ignore = "takes minutes: make mutants, and make test-sim, a part of make test"]
@@ -175,8 +186,8 @@ fn every_rule_that_is_left_out_is_noticed() {
     assert_eq!(alive, Vec::<&str>::new(), "nobody has noticed these");
 }
 
-/// Writes the sources with all mutants in them.
-fn write(to: &Path) {
+/// What the simulator is built from.
+fn sources() -> BTreeMap<PathBuf, String> {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut texts = BTreeMap::new();
     for path in [
@@ -187,32 +198,73 @@ fn write(to: &Path) {
         "tests/sim/Cargo.toml",
         "tests/sim/src",
         "tests/stack",
-        "tests/cli.rs",
-        "tests/schema.rs",
+        "tests/cli/main.rs",
+        "tests/explain.rs",
+        "tests/schema",
     ] {
         read(&from, Path::new(path), &mut texts);
     }
-    let mut pieces: BTreeMap<(&str, usize, &str), String> = BTreeMap::new();
+    texts
+}
+
+/// Where the pieces are, and what stands there instead, by the number of its mutant; and what has no place, in words.
+type Places = BTreeMap<(&'static str, usize, usize), String>;
+
+fn places(texts: &BTreeMap<PathBuf, String>) -> (Places, Vec<String>) {
+    let (mut places, mut lost) = (Places::new(), Vec::new());
     for (number, mutant) in (1..).zip(MUTANTS) {
-        for part in mutant.parts {
-            let (before, rest) = part.find.split_once('«').expect("a mark");
-            let (piece, after) = rest.split_once('»').expect("a mark");
-            let around = [before, piece, after].concat();
-            let text = &texts[Path::new(part.file)];
-            assert_eq!(text.matches(&around).count(), 1, "{}: {around:?} must stand once", mutant.breaks);
-            let at = text.find(&around).expect("a place") + before.len();
-            let arms = pieces.entry((part.file, at, piece)).or_default();
-            arms.push_str(&format!("{number} => {{ {} }} ", part.replace));
+        for Part { file, find, replace } in mutant.parts {
+            match texts.get(Path::new(file)).ok_or_else(|| "no such file".to_owned()).and_then(|text| place(text, find))
+            {
+                Ok((from, to)) => {
+                    places.entry((*file, from, to)).or_default().push_str(&format!("{number} => {{ {replace} }} "));
+                }
+                Err(why) => lost.push(format!("{:?}: {find:?} in {file}: {why}", mutant.breaks)),
+            }
         }
     }
+    let all: Vec<_> = places.keys().collect();
+    let overlap = |pair: &&[&(&'static str, usize, usize)]| pair[0].0 == pair[1].0 && pair[1].1 < pair[0].2;
+    for pair in all.windows(2).filter(overlap) {
+        lost.push(format!("{}: the pieces at bytes {} and {} overlap", pair[0].0, pair[0].1, pair[1].1));
+    }
+    (places, lost)
+}
+
+/// Where the marked piece of a text stands that stands once. How lines are broken does not matter.
+fn place(text: &str, find: &str) -> Result<(usize, usize), String> {
+    let dense = |text: &str| text.split_whitespace().collect::<String>();
+    let (before, rest) = find.split_once('«').ok_or("no «")?;
+    let (piece, after) = rest.split_once('»').ok_or("no »")?;
+    let (before, piece, after) = (dense(before), dense(piece), dense(after));
+    let (around, dense_text) = ([&*before, &piece, &after].concat(), dense(text));
+    let found: Vec<usize> = dense_text.match_indices(&around).map(|(at, _)| at).collect();
+    let [at] = found[..] else { return Err(format!("it stands {} times and must stand once", found.len())) };
+    // Back to where the first and the last byte of the piece stand among the spaces.
+    let is_dense = |(at, letter): (usize, char)| (!letter.is_whitespace()).then_some((at, letter.len_utf8()));
+    let bytes = text.char_indices().filter_map(is_dense).flat_map(|(at, length)| at..at + length);
+    let bytes: Vec<usize> = bytes.collect();
+    let (first, last) = (at + before.len(), at + before.len() + piece.len() - 1);
+    Ok((bytes[first], bytes[last] + 1))
+}
+
+/// Writes the sources with all mutants in them.
+fn write(to: &Path) {
+    let mut texts = sources();
+    let (places, lost) = places(&texts);
+    assert_eq!(lost, Vec::<String>::new());
     // From the last piece of a file to the first, so that places stay.
-    for ((file, at, piece), arms) in pieces.iter().rev() {
+    for ((file, from, until), arms) in places.iter().rev() {
         let name = if *file == ROOT { "weir::mutant" } else { "crate::mutant" };
         let text = texts.get_mut(Path::new(file)).expect("a file");
-        text.replace_range(*at..at + piece.len(), &format!("match {name}() {{ {arms} _ => {{ {piece} }} }}"));
+        let piece = &text[*from..*until];
+        let choice = format!("match {name}() {{ {arms} _ => {{ {piece} }} }}");
+        text.replace_range(*from..*until, &choice);
     }
     texts.get_mut(Path::new("src/lib.rs")).expect("a file").push_str(ALIVE);
-    forget_strays(&to.join("src"), Path::new("src"), &texts);
+    for folder in ["src", "lua", "tests"] {
+        forget_strays(&to.join(folder), Path::new(folder), &texts);
+    }
     for (path, text) in texts {
         let path = to.join(path);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");

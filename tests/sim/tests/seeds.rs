@@ -98,6 +98,14 @@ fn the_rules_keep_the_promise_whatever_happens() {
 }
 
 #[test]
+fn a_clock_that_goes_back_and_forth_by_a_second_at_most_adds_nothing() {
+    for case in model::cases().iter().filter(|case| case.name.contains("back and forth")) {
+        let explored = model::explore(case, case.budget.calls, &Watch::new(None));
+        assert_eq!((explored.is_all, explored.broken), (true, None), "{}", case.name);
+    }
+}
+
+#[test]
 fn the_promise_covers_every_interval() {
     let mut promise = Promise::new(LIMIT, 0);
     assert_eq!(promise.admit(3, 0), Ok(()));

@@ -2,13 +2,13 @@
 //! `proxies`, a lease of a burst, a value that clients choose of the other rules.
 
 use super::{Defs, Keywords, all_of, any_of, constant, has, map, needs, of_field, refers, text, texts};
-use crate::language::{Object, SOURCES};
 use weir::policy::Tree;
+use weir::policy::language::{Object, SOURCES};
 
 impl Defs {
     /// What the words of an object ask of others.
     pub(super) fn across(&mut self, object: &Object) -> Vec<Tree> {
-        match object.name {
+        match object.said.name {
             "policy" => self.across_policy(),
             "rule" => {
                 // Without tiers there is one limit, or the one tier `default`.

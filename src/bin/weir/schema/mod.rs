@@ -1,4 +1,4 @@
-//! The JSON Schema of a policy, and the tables of its words, both made from [`super::language`].
+//! The JSON Schema of a policy, and the tables of its words, both made from [`weir::policy::language`].
 //!
 //! What a schema cannot say is left to the decoder: names that must stand elsewhere, costs that must fit a burst, and
 //! most of what may be trusted. It refuses no policy that the decoder takes, but for fractions that are written as
@@ -12,8 +12,8 @@ use ranges::{duration, limit_pattern, of_tenths, tenths_pattern};
 pub use tables::tables;
 use tables::{meaning, said_tenths};
 
-use super::language::{Case, Choice, Field, Map, Object, POLICY, Place, Presence, SOURCES, Source, Text, Value};
 use weir::policy::Tree;
+use weir::policy::language::{Case, Choice, Field, Map, Object, POLICY, Place, Presence, SOURCES, Source, Text, Value};
 
 /// The schema, draft 2020-12, indented.
 pub fn json() -> String {
@@ -78,13 +78,13 @@ impl Defs {
 
     fn object(&mut self, object: &'static Object) -> Keywords {
         let mut keywords = vec![("type", text("object"))];
-        if !object.doc.is_empty() {
-            keywords.push(("description", text(object.doc)));
+        if !object.said.doc.is_empty() {
+            keywords.push(("description", text(object.said.doc)));
         }
         let properties: Vec<_> =
             object.fields.iter().map(|field| (field.word, map(self.field(object, field)))).collect();
         keywords.push(("properties", map(properties)));
-        let is_required = |field: &&Field| matches!(field.presence, Presence::Required);
+        let is_required = |field: &&Field| matches!(field.presence, Presence::Required(_));
         let is_refused = |word: &str| object.cases.iter().any(|case| case.refuses.contains(&word));
         let required = object.fields.iter().filter(is_required).map(|field| field.word);
         let required: Vec<_> = required.filter(|word| !is_refused(word)).collect();
@@ -129,8 +129,8 @@ impl Defs {
         match value {
             Value::Boolean => vec![("type", text("boolean"))],
             Value::True => vec![("const", Tree::Bool(true))],
-            Value::Number(number) => vec![("const", Tree::Int(*number))],
-            Value::Integer(from, to) => {
+            Value::Number(number) => vec![("const", Tree::Int(i64::from(*number)))],
+            Value::Integer((from, to)) => {
                 let mut keywords = vec![("type", text("integer")), ("minimum", Tree::Int(*from))];
                 if *to < i64::MAX {
                     keywords.push(("maximum", Tree::Int(*to)));
@@ -138,15 +138,18 @@ impl Defs {
                 keywords
             }
             Value::Tenths(from, to) => {
+                let (from, to) = (&i64::from(*from), &i64::from(*to));
                 let number = [("type", text("number")), ("minimum", of_tenths(*from)), ("maximum", of_tenths(*to))];
                 let wanted = format!("write a number from {}", said_tenths(*from, *to));
                 any_of([map(number), map(patterned(tenths_pattern(*from, *to), wanted))])
             }
-            Value::Duration(from, to) => duration(*from, *to, "one integer and ms, s, m, h or d"),
-            Value::Seconds(from, to) => {
-                duration(from.saturating_mul(1000), to.saturating_mul(1000), "one integer and s, m, h or d")
-            }
-            Value::Word(words) => vec![("enum", texts(words.iter().map(|(word, _)| *word)))],
+            Value::Duration(from, to) => duration(u64::from(*from), u64::from(*to), "one integer and ms, s, m, h or d"),
+            Value::Seconds(from, to) => duration(
+                u64::from(*from).saturating_mul(1000),
+                u64::from(*to).saturating_mul(1000),
+                "one integer and s, m, h or d",
+            ),
+            Value::Word(words) => vec![("enum", texts(words.iter().map(|term| term.word)))],
             Value::Text(kind) if kind.pattern.is_empty() => vec![("type", text("string"))],
             Value::Text(kind) => self.named(kind.name, |_| text_of(kind)),
             Value::Limit => {
@@ -155,15 +158,15 @@ impl Defs {
                 keywords.push(("examples", texts(["60/m"])));
                 keywords
             }
-            Value::Object(object) => self.named(object.name, |defs| defs.object(object)),
-            Value::List(of, least, most) => {
-                let mut keywords = vec![("type", text("array")), ("items", map(self.value(of)))];
-                bounds(&mut keywords, "minItems", *least, "maxItems", *most);
+            Value::Object(object) => self.named(object.said.name, |defs| defs.object(object)),
+            Value::List(list) => {
+                let mut keywords = vec![("type", text("array")), ("items", map(self.value(&list.of)))];
+                bounds(&mut keywords, "minItems", list.least, "maxItems", list.most);
                 keywords
             }
             Value::Map(kind) => self.map_of(kind),
             Value::Either(values) => any_of(values.iter().map(|value| map(self.value(value))).collect::<Vec<_>>()),
-            Value::Named(name, value) => self.named(name, |defs| defs.value(value)),
+            Value::Named(named) => self.named(named.name, |defs| defs.value(named.value)),
             Value::Sources(place) => {
                 let item = self.source(*place);
                 vec![("type", text("array")), ("items", map(item)), ("minItems", Tree::Int(1))]
@@ -306,7 +309,7 @@ fn short(source: &'static Source) -> Option<Short> {
                 let mut cases = source.object.cases.iter();
                 cases.any(|case| json_of(case.is) == text(word) && !case.needs.is_empty())
             };
-            Short::Words(words.iter().map(|(word, _)| *word).filter(|word| !needs(word)).collect())
+            Short::Words(words.iter().map(|term| term.word).filter(|word| !needs(word)).collect())
         }
         value => Short::Value(value),
     })
@@ -323,7 +326,7 @@ fn conditional(object: &Object, case: &Case) -> Tree {
         then.push(("properties", map(case.refuses.iter().map(|word| (*word, Tree::Bool(false))))));
     }
     let mut keywords = vec![("if", condition), ("then", map(then))];
-    let is_required = |field: &&Field| matches!(field.presence, Presence::Required);
+    let is_required = |field: &&Field| matches!(field.presence, Presence::Required(_));
     let words = object.fields.iter().filter(is_required).map(|field| field.word);
     let otherwise: Vec<_> = words.filter(|word| case.refuses.contains(word)).collect();
     if !otherwise.is_empty() {

@@ -2,8 +2,8 @@
 
 use super::json_of;
 use super::ranges::{UNITS, of_tenths};
-use crate::language::{Case, Field, Object, POLICY, Presence, SOURCES, TEXTS, Text, Value};
 use weir::policy::Tree;
+use weir::policy::language::{Case, Field, Object, POLICY, Presence, SOURCES, TEXTS, Text, Value};
 
 /// Tables of every word, in Markdown: one for each object, folded.
 pub fn tables() -> String {
@@ -12,11 +12,11 @@ pub fn tables() -> String {
     collect(&POLICY, &mut objects, &mut names);
     let mut tables = String::new();
     for object in objects {
-        if object.name == "limit_object" {
+        if object.said.name == "limit_object" {
             tables += &folded("limits", "How much, by tier and class.", &forms(&names));
         }
-        tables += &folded(object.place, object.doc, &table(object));
-        if object.name == "rule" {
+        tables += &folded(object.said.place, object.said.doc, &table(object));
+        if object.said.name == "rule" {
             let doc = "Who is limited: each item of the list is an object with one of these words.";
             tables += &folded("rules[].key[], rules[].tier.sources[]", doc, &sources());
         }
@@ -30,7 +30,7 @@ fn collect(
     objects: &mut Vec<&'static Object>,
     names: &mut Vec<(&'static str, &'static Value)>,
 ) {
-    if objects.iter().any(|known| known.name == object.name) {
+    if objects.iter().any(|known| known.said.name == object.said.name) {
         return;
     }
     objects.push(object);
@@ -46,12 +46,12 @@ fn collect_value(
 ) {
     match value {
         Value::Object(object) => collect(object, objects, names),
-        Value::List(of, ..) => collect_value(of, objects, names),
+        Value::List(list) => collect_value(&list.of, objects, names),
         Value::Map(kind) => collect_value(&kind.of, objects, names),
         Value::Either(values) => values.iter().for_each(|value| collect_value(value, objects, names)),
-        Value::Named(name, value) if !names.iter().any(|(known, _)| known == name) => {
-            names.push((name, value));
-            collect_value(value, objects, names);
+        Value::Named(named) if !names.iter().any(|(known, _)| *known == named.name) => {
+            names.push((named.name, named.value));
+            collect_value(named.value, objects, names);
         }
         _ => {}
     }
@@ -144,19 +144,22 @@ fn said(value: &Value) -> String {
         Value::Boolean => "`true`, `false`".to_owned(),
         Value::True => "`true`".to_owned(),
         Value::Number(number) => code(&number.to_string()),
-        Value::Integer(from, i64::MAX) => format!("an integer from {from}"),
-        Value::Integer(from, to) => format!("{from} to {to}"),
-        Value::Tenths(from, to) => said_tenths(*from, *to),
-        Value::Duration(from, to) => format!("{} to {}", said_duration(*from), said_duration(*to)),
-        Value::Seconds(from, to) => {
-            format!("{} to {}", said_duration(from.saturating_mul(1000)), said_duration(to.saturating_mul(1000)))
+        Value::Integer((from, i64::MAX)) => format!("an integer from {from}"),
+        Value::Integer((from, to)) => format!("{from} to {to}"),
+        Value::Tenths(from, to) => said_tenths(i64::from(*from), i64::from(*to)),
+        Value::Duration(from, to) => {
+            format!("{} to {}", said_duration(u64::from(*from)), said_duration(u64::from(*to)))
         }
-        Value::Word(words) => words.iter().map(|(word, _)| code(word)).collect::<Vec<_>>().join(", "),
+        Value::Seconds(from, to) => {
+            let of = |seconds: &u32| said_duration(u64::from(*seconds).saturating_mul(1000));
+            format!("{} to {}", of(from), of(to))
+        }
+        Value::Word(words) => words.iter().map(|term| code(term.word)).collect::<Vec<_>>().join(", "),
         Value::Text(kind) => said_text(kind),
         Value::Limit => "`requests/period` with s, m, h or d, such as `60/m`".to_owned(),
-        Value::Object(object) if object.name == "limit_object" => "an object, as under `limit`".to_owned(),
+        Value::Object(object) if object.said.name == "limit_object" => "an object, as under `limit`".to_owned(),
         Value::Object(_) => "an object".to_owned(),
-        Value::List(of, least, most) => format!("a list{}: {}", said_count(*least, *most), said(of)),
+        Value::List(list) => format!("a list{}: {}", said_count(list.least, list.most), said(&list.of)),
         Value::Map(kind) => {
             let needs = kind.needs.map(|word| format!(", {} among them", code(word))).unwrap_or_default();
             format!(
@@ -167,7 +170,7 @@ fn said(value: &Value) -> String {
             )
         }
         Value::Either(values) => values.iter().map(said).collect::<Vec<_>>().join(", or "),
-        Value::Named(name, _) => format!("*{}*", spaced(name)),
+        Value::Named(named) => format!("*{}*", spaced(named.name)),
         Value::Sources(_) => "a list of sources, not empty".to_owned(),
     }
 }
@@ -198,8 +201,8 @@ fn default(object: &Object, field: &Field) -> String {
     let needs = object.cases.iter().find(|case| case.needs.contains(&field.word));
     match (&field.presence, needs) {
         (_, Some(case)) => format!("needed with {}", said_case(case)),
-        (Presence::Required, _) => "needed".to_owned(),
-        (Presence::Optional(result), _) => (*result).to_owned(),
+        (Presence::Required(_), _) => "needed".to_owned(),
+        (Presence::Optional(told), _) => told.0.to_owned(),
         (Presence::Default(json), _) => code(&flow(&json_of(json))),
         (Presence::Parts, _) => "that of its words".to_owned(),
     }
@@ -229,12 +232,12 @@ pub(super) fn meaning(object: &Object, field: &Field, with_default: bool) -> Str
             meaning += &format!(" Not with {}.", cases.join(", "));
         }
     }
-    if let (true, Presence::Optional(result)) = (with_default, &field.presence)
-        && !result.is_empty()
+    if let (true, Presence::Optional(told)) = (with_default, &field.presence)
+        && !told.0.is_empty()
     {
-        meaning += &match result.strip_prefix("needed") {
+        meaning += &match told.0.strip_prefix("needed") {
             Some(rest) => format!(" Needed{rest}."),
-            None => format!(" Left out: {result}."),
+            None => format!(" Left out: {}.", told.0),
         };
     }
     meaning
@@ -242,8 +245,8 @@ pub(super) fn meaning(object: &Object, field: &Field, with_default: bool) -> Str
 
 fn said_words(value: &Value, words: &mut Vec<(&'static str, &'static str)>) {
     match value {
-        Value::Word(of) => words.extend(*of),
-        Value::List(of, ..) => said_words(of, words),
+        Value::Word(of) => words.extend(of.iter().map(|term| (term.word, term.means))),
+        Value::List(list) => said_words(&list.of, words),
         Value::Either(values) => values.iter().for_each(|value| said_words(value, words)),
         _ => {}
     }

@@ -3,12 +3,11 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use weir::algorithm::{Acquire, Offer, Run};
+use weir::algorithm::{Acquire, Offer, Run, TOKEN_BUCKET};
 use weir::clock::Ms;
 use weir::engine::decide;
-use weir::limiter::HttpEnd;
-use weir::limiter::redis::script::TOKEN_BUCKET;
-use weir::limiter::redis::webdis::{By, Reply, decode, encode};
+use weir::limiter::{HttpEnd, Reply};
+use weir::limiter::redis::webdis::{By, decode, encode};
 use weir::path::normalise;
 use weir::policy::{Limit, Policy, Terms};
 use weir::request::{Request, classify};

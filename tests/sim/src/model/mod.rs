@@ -33,11 +33,13 @@ pub struct Budget {
     pub pass: u8,
     /// The root's clock is set back.
     pub back: u8,
+    /// It is set right again, before it has caught up by itself.
+    pub forth: u8,
 }
 
 /// The cases that are explored.
 pub fn cases() -> Vec<Case> {
-    let budget = Budget { calls: 5, lost: 1, pass: 4, back: 0 };
+    let budget = Budget { calls: 5, lost: 1, pass: 4, back: 0, forth: 0 };
     let limit = |requests, burst| Limit { requests, period_ms: 1000, burst };
     let case = |name, proxies, limit, budget| Case { name, proxies, limit, changed: None, life_ms: 2000, budget };
     vec![
@@ -47,6 +49,12 @@ pub fn cases() -> Vec<Case> {
             2,
             limit(1, 3),
             Budget { back: 1, pass: 3, ..budget },
+        ),
+        case(
+            "model: a proxy, burst 1, a clock that goes back and forth",
+            1,
+            limit(2, 1),
+            Budget { calls: 3, lost: 0, pass: 1, back: 1, forth: 1 },
         ),
         case("model: 2 proxies, burst 4", 2, limit(2, 4), Budget { calls: 4, ..budget }),
         case("model: 3 proxies, burst 2", 3, limit(1, 2), Budget { calls: 4, ..budget }),

@@ -26,6 +26,7 @@ pub(super) enum Choice {
     Lose(usize),
     Pass(u64),
     ClockBack(u64),
+    ClockForth,
     Lower,
 }
 
@@ -54,6 +55,10 @@ pub(super) struct State {
     pub(super) now: u64,
     /// How far the root's clock is behind.
     behind: u64,
+    /// The bucket's time, by which the promise is kept: rule 9. The last that the root's clock has told it, and how long
+    /// has passed by it.
+    told: u64,
+    passed: u64,
     pub(super) root: Root,
     proxies: Vec<Proxy>,
     /// Calls whose proxies have given up, and which may still reach the root.
@@ -69,6 +74,8 @@ impl State {
         State {
             now: 0,
             behind: 0,
+            told: 0,
+            passed: 0,
             root: Root::default(),
             proxies: vec![Proxy::default(); case.proxies],
             adrift: Vec::new(),
@@ -114,7 +121,9 @@ impl State {
                         (0, false, held + 2),
                     ] {
                         // A call that neither asks nor has anything to close is none.
-                        if waiting + want > 0 || proxy.size > 0 {
+                        // Where the root's clock goes forward, leases end early.
+                        let may_lend = case.budget.forth == 0;
+                        if (waiting + want > 0 || proxy.size > 0) && (may_lend || !hold) {
                             choices.push(Choice::Ask { proxy: number, waiting, hold, want });
                         }
                     }
@@ -130,12 +139,30 @@ impl State {
             choices.extend(self.moments().into_iter().map(Choice::Pass));
         }
         if self.left.back > 0 && self.root.expires_at.is_some() {
-            choices.extend([900, 1500].map(Choice::ClockBack));
+            // Within a second, beyond it, and by so much that a lease would end after more than two of its lives.
+            choices.extend([900, 1500, 5000].map(Choice::ClockBack));
+        }
+        if self.left.forth > 0 && self.behind > 0 {
+            choices.push(Choice::ClockForth);
         }
         if case.changed.is_some_and(|limit| limit != self.limit) {
             choices.push(Choice::Lower);
         }
         choices
+    }
+
+    /// What the bucket's time is now. It stands still while the root's clock is behind it.
+    fn time(&self) -> u64 {
+        if self.told == 0 { 0 } else { self.passed + self.clock().saturating_sub(self.told) }
+    }
+
+    /// A call tells the bucket the root's clock: where that is behind by more than a second, time goes on from there.
+    fn tell(&mut self) {
+        let clock = self.clock();
+        self.passed = self.time();
+        if self.told < clock || self.told > clock + 1000 {
+            self.told = clock;
+        }
     }
 
     fn moments(&self) -> Vec<u64> {
@@ -168,6 +195,7 @@ impl State {
             }
             Choice::Reach(number) => {
                 let clock = self.clock();
+                self.tell();
                 if let Some(call) = &mut self.proxies[number].call {
                     let reply = self.root.acquire(clock, &call.acquire);
                     let granted = if call.acquire.hold { 0 } else { call.acquire.cost(&reply.granted) };
@@ -191,13 +219,17 @@ impl State {
                 self.left.back -= 1;
                 self.behind += ms;
             }
+            Choice::ClockForth => {
+                self.left.forth -= 1;
+                self.behind = 0;
+            }
             Choice::Lower => {
                 let limit = case.changed.unwrap_or(self.limit);
                 // What was lent under the old limit counts as used under the new one, and may still be spent.
                 let clock = self.clock();
                 let alive = self.root.slots.iter().filter(|slot| slot.end > clock);
                 let lent: u64 = alive.map(|slot| slot.tokens).sum();
-                self.promise.change(limit, self.now);
+                self.promise.change(limit, self.time());
                 let (level, ..) = self.promise.state();
                 self.promise.forgive(limit.units(lent) - level);
                 self.limit = limit;
@@ -262,6 +294,7 @@ impl State {
             }
         }
         for acquire in std::mem::take(&mut self.adrift) {
+            self.tell();
             let reply = self.root.acquire(self.clock(), &acquire);
             let granted = if acquire.hold { 0 } else { acquire.cost(&reply.granted) };
             self.admit(granted);
@@ -269,7 +302,7 @@ impl State {
     }
 
     fn admit(&mut self, tokens: u64) {
-        if let Err(units) = self.promise.admit(tokens, self.now) {
+        if let Err(units) = self.promise.admit(tokens, self.time()) {
             self.broken.get_or_insert(format!("{units} units more than {:?} allows were admitted", self.limit));
         }
     }
@@ -290,7 +323,7 @@ impl State {
 
     pub(super) fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (self.now, self.behind, &self.root, &self.proxies, &self.adrift).hash(&mut hasher);
+        (self.now, self.behind, self.told, self.passed, &self.root, &self.proxies, &self.adrift).hash(&mut hasher);
         (self.limit, self.promise.state(), self.left).hash(&mut hasher);
         hasher.finish()
     }

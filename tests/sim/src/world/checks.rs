@@ -99,8 +99,8 @@ impl World<'_> {
             }
             let proxy = &self.proxies[number];
             let sets = self.scenario.table_entries.div_ceil(WAYS as u64) as usize;
-            // A set and its name; the seed and the breaker. After each wipe a table may have another seed.
-            let most = (proxy.wipes + 1) * (sets * (SET_BYTES + 64) + 256);
+            // The sets, the seed and the breaker. After each wipe a table may have another seed.
+            let most = (proxy.wipes + 1) * (sets * SET_BYTES + 256);
             let bytes = proxy.shared.bytes();
             if bytes > most {
                 self.violate(format!("proxy {number} keeps {bytes} bytes, at most {most} are allowed"));

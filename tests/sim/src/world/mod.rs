@@ -27,12 +27,12 @@ pub use asking::{asks, rule_and_tenant};
 use limits::promised;
 pub use outcomes::{Outcomes, Sample, Tally};
 
-use crate::chance::Chance;
 use crate::check::{Holding, Limit, Promise, Violation};
 use crate::clock::WrongClock;
 use crate::demand::Demand;
 use crate::faults::Kind;
 use crate::limiter::Limiter;
+use crate::random::Random;
 use crate::root::Reply;
 use crate::scenario::{Arrival, Mode, Scenario, Way};
 use crate::wire::Sent;
@@ -160,7 +160,7 @@ pub struct World<'s> {
     now: u64,
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
     events: u64,
-    chance: Chance,
+    chance: Random,
     proxies: Vec<Proxy>,
     limiter: Limiter,
     policies: Vec<Option<Policy>>,
@@ -264,7 +264,7 @@ impl<'s> World<'s> {
             now: 0,
             queue: BinaryHeap::new(),
             events: 0,
-            chance: Chance::new(scenario.seed, 1),
+            chance: Random::new(scenario.seed, 1),
             proxies: Vec::new(),
             limiter: Limiter::new(scenario.roots(), scenario.drifts[0], loses_writes),
             policies: vec![None; scenario.limits.0.len()],

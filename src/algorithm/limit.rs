@@ -1,0 +1,142 @@
+//! A limit: an algorithm with its numbers. And the terms on which tokens of it are lent.
+
+use super::token_bucket::TokenBucket;
+use super::{Algorithm, Script, Standing, Used};
+use crate::clock::Ms;
+
+/// Levels of a bucket are integers that have to be exact in a double too, since scripts have nothing else.
+pub const EXACT_IN_A_DOUBLE: u64 = 1 << 53;
+
+/// An algorithm with its numbers. Valid by construction: nothing is zero and every level is exact in a double.
+///
+/// A new algorithm is a variant here and an arm in [`Limit::algorithm`]; all else asks the algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// So many requests per period, at most so many at once.
+    TokenBucket(TokenBucket),
+}
+
+/// Why numbers are no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoLimit {
+    /// `requests` or `burst` is 0: refusing everything is the word `deny`.
+    Zero,
+    /// The period is not 1s to 31d, or not whole seconds.
+    Period,
+    /// burst x period in milliseconds, or `requests`, reaches 2^53.
+    TooLarge,
+}
+
+impl Limit {
+    /// A token bucket: `requests` per `period` (whole seconds, 1s to 31d), at most `burst` at once.
+    ///
+    /// # Errors
+    /// See [`NoLimit`].
+    pub fn new(requests: u64, period: Ms, burst: u64) -> Result<Limit, NoLimit> {
+        TokenBucket::new(requests, period, burst).map(Limit::TokenBucket)
+    }
+
+    /// The algorithm that counts it. The one place that tells algorithms apart; inlined, so that with the algorithm known
+    /// nothing is looked up.
+    #[inline(always)]
+    pub(super) fn algorithm(&self) -> &dyn Algorithm {
+        match self {
+            Limit::TokenBucket(bucket) => bucket,
+        }
+    }
+
+    /// The share of one of so many proxies, as exact as the whole. It holds at least one token and the largest cost that
+    /// meets it, so where that rounds up, the proxies together admit more.
+    pub fn share(self, proxies: u64, largest_cost: u64) -> Limit {
+        self.algorithm().share(proxies, largest_cost)
+    }
+
+    /// Tokens that come back per period.
+    pub fn requests(self) -> u64 {
+        self.algorithm().requests()
+    }
+
+    /// The period. Part of a bucket's name: limits of one entry differ in it.
+    pub fn period(self) -> Ms {
+        self.algorithm().period()
+    }
+
+    /// Tokens in a full bucket.
+    pub fn burst(self) -> u64 {
+        self.algorithm().burst()
+    }
+
+    /// Its script.
+    pub fn script(self) -> &'static Script {
+        self.algorithm().script()
+    }
+
+    /// The modes in which a rule may count by it.
+    pub fn modes(self) -> &'static [ModeName] {
+        self.algorithm().modes()
+    }
+}
+
+/// How a proxy borrows: see [`crate::local::lease`].
+impl Limit {
+    /// Tokens of a lease that is small: it lives long, and waits for its tenant to come back.
+    pub fn small_lease(self) -> u64 {
+        self.algorithm().small_lease()
+    }
+
+    /// The least tokens that a lease asks for, so that no call buys nothing.
+    pub fn least_lease(self) -> u64 {
+        self.algorithm().least_lease()
+    }
+
+    /// Between two questions at a bucket that has nothing: 10 ms to a second.
+    pub fn pace(self) -> Ms {
+        self.algorithm().pace()
+    }
+
+    /// How long the limiter is not asked that has lent less than was wanted, and has so little left; None where it may be
+    /// asked.
+    pub fn scarce_for(self, used: Used) -> Option<Ms> {
+        self.algorithm().scarce_for(used.level(self))
+    }
+
+    /// Until there is a whole token more than is told; None where the bucket is full, and then nothing more comes.
+    pub fn next_token(self, told: Standing) -> Option<Ms> {
+        self.algorithm().next_token(told)
+    }
+}
+
+/// A mode of counting by its name alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModeName {
+    /// The limiter grants every request.
+    Exact,
+    /// The limiter lends.
+    Lease,
+    /// Proxies spend first and settle later.
+    Async,
+    /// Each proxy counts its share.
+    Local,
+}
+
+/// How a proxy borrows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// How long a small lease lives.
+    pub life: Ms,
+    /// How much of the burst may be lent freely, in thousandths.
+    pub lend: u16,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms { life: Ms(300_000), lend: 500 }
+    }
+}
+
+impl Terms {
+    /// How many tokens of a limit are lent freely.
+    pub fn lent_freely(self, limit: Limit) -> u64 {
+        limit.burst().saturating_mul(u64::from(self.lend)) / 1000
+    }
+}

@@ -1,0 +1,60 @@
+//! Which requests nobody counts by what clients cannot make up.
+//!
+//! A value that clients make up gives a fresh bucket for each invention, so a source that is not trusted needs another rule
+//! that counts every client, whatever it sends, and can refuse it.
+
+use super::{Allowance, ClassId, Classes, Missing, Origin, Rule, Source, Tier};
+use crate::tenant::Tenant;
+
+/// The classes that a rule limits and that no other rule limits for all clients together. What is wrong with a rule that
+/// could not be read is told in its turn: it is taken to limit all classes.
+pub(super) fn classes<'c>(rules: &[Option<Rule>], index: usize, classes: &'c Classes) -> Vec<&'c str> {
+    let is_exempt = |class: usize| {
+        let mut matches = classes.matches.iter().filter(|class_match| class_match.class == ClassId(class)).peekable();
+        matches.peek().is_some() && matches.all(|class_match| class_match.exempt)
+    };
+    let is_limited = |class: usize| match rules.get(index) {
+        Some(Some(rule)) => rule.tiers.iter().any(|tier| matches!(allowance(tier, class), Some(Allowance::Limited(_)))),
+        _ => true,
+    };
+    let is_limited_for_all = |class: usize| {
+        let mut others = rules.iter().enumerate().filter(|(other, _)| *other != index);
+        others.any(|(_, rule)| rule.as_ref().is_none_or(|rule| limits_all(rule, class)))
+    };
+    let names = classes.names.iter().enumerate();
+    let open = names.filter(|(class, _)| is_limited(*class) && !is_exempt(*class) && !is_limited_for_all(*class));
+    open.map(|(_, name)| name.as_str()).collect()
+}
+
+fn allowance(tier: &Tier, class: usize) -> Option<Allowance> {
+    tier.entries.get(*tier.by_class.get(class)?).map(|entry| entry.allowance)
+}
+
+/// Whether a rule limits a class for every client, whatever it sends.
+fn limits_all(rule: &Rule, class: usize) -> bool {
+    if rule.shadow {
+        return false;
+    }
+    let tenant = match rule.sources.first() {
+        Some(Source { label, origin: Origin::Constant(value), storage, .. }) => {
+            Some(Tenant::new(label, value.as_bytes(), *storage, &rule.hash_key))
+        }
+        // Where it yields nothing, the next source names the tenant, or nobody does.
+        Some(Source { origin: Origin::ClientIp(..), .. })
+            if rule.missing != Missing::Skip && rule.sources.iter().all(|source| source.trusted) =>
+        {
+            None
+        }
+        _ => return false,
+    };
+    let is_limited = |tier: &Tier| allowance(tier, class) != Some(Allowance::Unlimited);
+    let is_limited_at = |tier: usize| rule.tiers.get(tier).is_some_and(is_limited);
+    if !rule.networks.tiers_of_all().all(is_limited_at) {
+        return false;
+    }
+    match tenant.and_then(|tenant| rule.tier_of_tenant(&tenant)) {
+        Some(tier) => is_limited_at(tier),
+        None if rule.tier_sources.is_empty() => is_limited_at(rule.default_tier),
+        None => rule.tiers.iter().filter(|tier| !tier.name.is_empty()).all(is_limited),
+    }
+}
