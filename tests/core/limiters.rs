@@ -11,8 +11,9 @@ use weir::clock::{Ms, Now};
 use weir::engine::plan::Plan;
 use weir::engine::{Arrival, Call, CallOwner, Decision, Engine, Event, Step, Ticket, Verdict, decide};
 use weir::limiter::{Failure, HttpEnd};
-use weir::local::table::{Entry, Table};
-use weir::policy::Policy;
+use weir::local::new_keys::NewKeys;
+use weir::local::table::{Entry, STAYS, Table};
+use weir::policy::{Limit, Policy};
 use weir::response::{Answer, Refusal};
 
 use crate::made::{Sent, Shared, number_of, numbered, policy};
@@ -324,4 +325,347 @@ fn of_two_limiters_that_are_left_alone_no_probe_is_spent_that_asks_nobody() {
     let asked = asked.expect("a probe");
     assert!((100..=202).contains(&asked), "{asked}");
     assert_eq!(sorted(worker.woken(asked)).len(), 2);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn what_a_request_needs_at_two_limiters_it_takes_of_both_or_of_none() {
+    for main_first in [true, false] {
+        let asks = |worker: &mut Worker, name| {
+            assert_eq!(worker.costs(0, name, "x", 2), ["wake"]);
+            // Both are asked at once, and what one grants is held until the other has spoken.
+            assert_eq!(worker.woken(0), ["call 0 main r x.x want 0 hold 2x1", "call 1 big q x.x want 0 hold 2x1"]);
+        };
+        let in_order = |worker: &mut Worker, granted_by_big: u64| {
+            let mut told = Vec::new();
+            for is_main in [main_first, !main_first] {
+                told.extend(match is_main {
+                    true => worker.answers(1, 0, 400, [7, 0, 0], &[1]),
+                    false => worker.answers(1, 1, 300 * granted_by_big, [8 * granted_by_big, 0, 0], &[granted_by_big]),
+                });
+            }
+            told
+        };
+        let mut worker = Worker::of(&at_both(EXACT, EXACT));
+        asks(&mut worker, "a");
+        assert_eq!(in_order(&mut worker, 1), ["a 200 301"]);
+        assert_eq!([worker.tokens("main", "r x.x"), worker.tokens("big", "q x.x")], [0, 0]);
+
+        let mut worker = Worker::of(&at_both(EXACT, EXACT));
+        asks(&mut worker, "b");
+        assert_eq!(in_order(&mut worker, 0), ["b 429 0 in 1"]);
+        assert_eq!([worker.tokens("main", "r x.x"), worker.tokens("big", "q x.x")], [2, 0]);
+        // Nobody wants what is held: it goes back, to the one that has granted it.
+        assert_eq!(worker.tick(250), NOTHING);
+        assert_eq!(worker.tick(251), ["call 2 main r x.x want 0 lease 7 of 2 with 2"]);
+        assert_eq!(worker.answers(252, 2, 402, NOTHING_LENT, &[]), NOTHING);
+        assert_eq!(worker.tokens("main", "r x.x"), 0);
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn each_bucket_is_waited_for_as_long_as_its_limiter_says() {
+    for on_error in ["allow", "local", "deny"] {
+        let of_main = EXACT.replace("deny", on_error);
+        let asked = || {
+            let mut worker = Worker::of(&at_both(&of_main, EXACT));
+            assert_eq!(worker.comes(0, "a", "x"), ["wake"]);
+            assert_eq!(worker.woken(0).len(), 2);
+            assert_eq!(worker.tick(19), NOTHING);
+            worker
+        };
+        let mut worker = asked();
+        if on_error == "deny" {
+            assert_eq!(worker.tick(20), ["a 503 timeout"]);
+            // What comes too late for it is held for others, and goes back.
+            assert_eq!(worker.answers(21, 0, 900, [7, 0, 0], &[1]), NOTHING);
+            assert_eq!(worker.answers(22, 1, 900, [8, 0, 0], &[1]), NOTHING);
+            assert_eq!([worker.tokens("main", "r x.x"), worker.tokens("big", "q x.x")], [1, 1]);
+            continue;
+        }
+        // `main` is not waited for any longer, and `big` may still say no.
+        assert_eq!(worker.tick(20), NOTHING);
+        assert_eq!(worker.flow.waiting(), 1);
+        assert_eq!(worker.answers(49, 1, 900, [8, 0, 0], &[1]), ["a 200 949 timeout"], "{on_error}");
+        let mut worker = asked();
+        assert_eq!(worker.tick(20), NOTHING);
+        assert_eq!(worker.answers(49, 1, 0, NOTHING_LENT, &[0]), ["a 429 0 in 1"], "{on_error}");
+        let mut worker = asked();
+        assert_eq!([worker.tick(20), worker.tick(49)], [NOTHING; 2]);
+        assert_eq!(worker.tick(50), ["a 503 timeout"]);
+        assert_eq!(worker.flow.waiting(), 0);
+    }
+    // The one that takes longer fails by the word of its own rule; the other has granted long before.
+    for (on_error, told) in [("allow", "a 200 950 timeout"), ("local", "a 200 950 timeout"), ("deny", "a 503 timeout")]
+    {
+        let mut worker = Worker::of(&at_both(EXACT, &EXACT.replace("deny", on_error)));
+        assert_eq!(worker.comes(0, "a", "x"), ["wake"]);
+        worker.woken(0);
+        assert_eq!(worker.answers(5, 0, 900, [7, 0, 0], &[1]), NOTHING);
+        assert_eq!([worker.tick(20), worker.tick(49)], [NOTHING; 2]);
+        assert_eq!(worker.tick(50), [told]);
+        assert_eq!(worker.tokens("main", "r x.x"), u64::from(on_error == "deny"));
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn the_limiter_is_that_of_the_tenant_else_of_the_network_else_of_the_tier_else_the_default_one() {
+    let by_tier = rule(
+        "r",
+        &format!(
+            r#"{EXACT}, "tier": {{"tenants": {{"x.acme": "gold", "x.minnow": "gold"}}, "default": "free"}},
+               "limiter": {{"default": "main", "tiers": {{"gold": "big"}}, "tenants": {{"x.whale": "big", "x.minnow": "main"}}}}"#
+        ),
+    )
+    .replace(r#""limits": "1000/s""#, r#""limits": {"free": "1000/s", "gold": "1000/s"}"#);
+    let by_network = format!(
+        r#"{{"name": "ip", "key": [{{"client_ip": {{"from": "host", "as": "ip"}}}}], "limits": "1000/s", {EXACT},
+             "limiter": {{"default": "main", "tenants": {{"ip.10.0.0.0/8": "big", "ip.10.0.0.7": "main"}}}}}}"#
+    );
+    let policy = policy_of(&[by_tier, by_network], "");
+    for (tenant, address, limiters) in [
+        ("x", "192.0.2.1:1", ["main", "main"]),
+        ("acme", "192.0.2.1:1", ["big", "main"]),
+        ("whale", "10.1.2.3:1", ["big", "big"]),
+        ("minnow", "10.0.0.7:1", ["main", "main"]),
+        ("x", "10.0.0.8:1", ["main", "big"]),
+    ] {
+        let sent = Sent::to("GET", "/", &[("x", tenant), (".source.address", address)]);
+        let Decision::Ask(asks, _) = decide(&policy, &sent) else { panic!("limits apply") };
+        let found: Vec<&str> = asks.iter().map(|ask| policy.limiters.get(ask.limiter).name.as_str()).collect();
+        assert_eq!(found, limiters, "{tenant} at {address}");
+    }
+}
+
+/// Two policies of one proxy: in the first the whale is at `main`, in the second at `big`.
+fn before_and_after(words: &str) -> [Worker; 2] {
+    let shared = Shared::default();
+    [rule("r", &format!(r#"{words}, "limiter": "main""#)), of_whale(words)]
+        .map(|rule| Worker::new(policy_of(&[rule], ""), &shared))
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_tenant_that_changes_its_limiter_has_a_bucket_in_each() {
+    let [mut before, mut after] = before_and_after(LEASE);
+    assert_eq!(before.comes(0, "a", "whale"), ["wake"]);
+    assert_eq!(before.woken(0), ["call 0 main r x.whale want 3 1x1"]);
+    assert_eq!(before.answers(1, 0, 996, [7, 0, 3], &[1]), ["a 200 999"]);
+    // The lease of one is neither spent at the other nor reported to it.
+    assert_eq!(after.comes(2, "b", "whale"), ["wake"]);
+    assert_eq!(after.woken(2), ["call 0 big r x.whale want 3 1x1"]);
+    assert_eq!(after.answers(3, 0, 500, [9, 0, 3], &[1]), ["b 200 503"]);
+    let leases = |worker: &Worker| {
+        ["main", "big"].map(|limiter| {
+            let lease = worker.knows(limiter, "r x.whale").expect("an entry").lease;
+            (lease.end, lease.tokens)
+        })
+    };
+    assert_eq!(leases(&after), [(7, 3), (9, 3)]);
+    assert_eq!(after.comes(4, "c", "whale").len(), 1);
+    assert_eq!(leases(&after), [(7, 3), (9, 2)]);
+    assert_eq!(before.comes(4, "d", "whale").len(), 1);
+    assert_eq!(leases(&after), [(7, 2), (9, 2)]);
+    // Each goes back to where it came from.
+    assert_eq!(before.costs(5, "e", "whale", 500), ["wake"]);
+    assert_eq!(before.woken(5).len(), 1);
+    assert!(what(&before.calls[1]).starts_with("main r x.whale want"), "{}", what(&before.calls[1]));
+    assert!(what(&before.calls[1]).contains(" lease 7 of 3 with 2"), "{}", what(&before.calls[1]));
+    // What one knows to be dry the other does not.
+    let [mut before, mut after] = before_and_after(EXACT);
+    assert_eq!(before.comes(0, "a", "whale"), ["wake"]);
+    before.woken(0);
+    assert_eq!(before.answers(0, 0, 0, NOTHING_LENT, &[0]), ["a 429 0 in 1"]);
+    assert_eq!(before.comes(0, "b", "whale"), ["b 429 0 in 1"]);
+    assert_eq!(after.comes(0, "c", "whale"), ["wake"]);
+    assert_eq!(after.woken(0), ["call 0 big r x.whale want 0 1x1"]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_key_that_is_no_bucket_is_left_alone_at_its_limiter_only() {
+    let [mut worker, after] = before_and_after(EXACT);
+    assert_eq!(worker.comes(0, "a", "whale"), ["wake"]);
+    assert_eq!(worker.woken(0), ["call 0 main r x.whale want 0 1x1"]);
+    assert_eq!(worker.finds_no_bucket(1, 0), ["a 503 bad_key"]);
+    assert_eq!(worker.comes(2, "b", "whale"), ["b 503 bad_key"]);
+    // The same worker under the other policy: the same key, at the other limiter.
+    worker.plan = after.plan.clone();
+    assert_eq!(worker.comes(3, "c", "whale"), ["wake"]);
+    assert_eq!(worker.woken(3), ["call 1 big r x.whale want 0 1x1"]);
+    assert_eq!(worker.answers(4, 1, 999, NOTHING_LENT, &[1]), ["c 200 999"]);
+    assert_eq!(worker.ended, ["main bad_key", "big ok"]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn each_limiter_counts_its_own_new_keys() {
+    let mut worker =
+        Worker::new(policy_of(&[of_whale(EXACT)], r#", "max_new_keys_per_second": 2"#), &Shared::default());
+    let mut asks = |name, tenant| {
+        let told = worker.comes(0, name, tenant);
+        if told == ["wake"] {
+            assert_eq!(worker.woken(0).len(), 1);
+        }
+        told
+    };
+    assert_eq!(["a", "b", "c"].map(|name| asks(name, name).concat()), ["wake", "wake", "c 503 new_keys"]);
+    // The other has no such bound, nor has it used up a place here.
+    assert_eq!(asks("d", "whale"), ["wake"]);
+    assert_eq!(asks("e", "e"), ["e 503 new_keys"]);
+    let names = worker.shared.names();
+    assert!(names.contains(&"weir.rl.1.65536.new_keys.main".to_owned()), "{names:?}");
+    assert!(names.iter().all(|name| !name.ends_with("new_keys.big")), "{names:?}");
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn ticks_come_at_half_of_the_shortest_wait() {
+    let mut policy = policy_of(&[of_whale(EXACT)], "");
+    for (of_big, of_main, period) in
+        [(50, 20, 10), (20, 50, 10), (50, 60, 25), (1_000, 2_000, 50), (1, 2_000, 5), (2_000, 1, 5), (81, 80, 40)]
+    {
+        policy.limiters.iter_mut().zip([of_big, of_main]).for_each(|(limiter, wait)| limiter.timeout = Ms(wait));
+        assert_eq!(Engine::<()>::timer_period(&policy), Ms(period), "{of_big} and {of_main}");
+    }
+}
+
+/// The rule `r` of each tenant at `main`, and `all` for all at `big`, which is known to be dry at the time 0.
+fn where_all_is_dry(words_of_main: &str) -> Worker {
+    let all = rule("all", &format!(r#"{EXACT}, "limiter": "big""#))
+        .replace(r#"{"header": {"name": "x", "as": "x", "trusted": true}}"#, r#"{"constant": "all"}"#);
+    let rules = [rule("r", &format!(r#"{EXACT}, "limiter": "main""#)), all];
+    let mut worker = Worker::new(policy_of(&rules, words_of_main), &Shared::default());
+    assert_eq!(worker.comes(0, "first", "first"), ["wake"]);
+    assert_eq!(worker.woken(0).len(), 2);
+    assert_eq!(worker.answers(0, 1, 0, NOTHING_LENT, &[0]), NOTHING);
+    worker
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn one_that_another_bucket_refuses_spends_no_probe() {
+    let mut worker = where_all_is_dry("");
+    assert_eq!(worker.fails(0, 0), ["first 429 0 in 1"]);
+    assert_eq!(worker.comes(10, "a", "a"), ["wake"]);
+    assert_eq!(worker.woken(10).len(), 2);
+    assert_eq!(worker.fails(10, 2), ["a 503 reset"]);
+    assert_eq!(worker.answers(10, 3, 0, NOTHING_LENT, &[0]), NOTHING);
+    assert_eq!(worker.comes(12, "b", "b"), ["b 503 breaker"]);
+    // The probe is due, and `all` has 290 tokens.
+    assert_eq!(worker.costs(300, "c", "c", 500), ["c 429 290 in 1"]);
+    assert_eq!(worker.comes(300, "d", "d"), ["wake"]);
+    assert_eq!(sorted(worker.woken(300)).len(), 2);
+    assert!(what(&worker.calls[4]).starts_with("main r x.d "), "{}", what(&worker.calls[4]));
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn one_that_another_bucket_refuses_spends_no_place_of_a_new_key() {
+    let mut worker = where_all_is_dry(r#", "max_new_keys_per_second": 2"#);
+    assert_eq!(worker.answers(0, 0, 999, [7, 0, 0], &[1]), ["first 429 0 in 1"]);
+    for name in ["a", "b", "c"] {
+        assert_eq!(worker.costs(1, name, name, 100), [format!("{name} 429 1 in 1")]);
+    }
+    assert_eq!(worker.costs(100, "d", "d", 100), ["wake"], "the second place is still there");
+    assert_eq!(worker.costs(100, "e", "e", 100), ["e 503 new_keys"]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn the_count_of_new_keys_is_no_entry_of_the_table() {
+    let shared = Shared::default();
+    let mut policy = policy_of(&[of_whale(EXACT)], r#", "max_new_keys_per_second": 2"#);
+    policy.table_entries = 64;
+    // Every place is taken by what has to stay until a limiter has been told of it.
+    let table = Table::open(&shared, "weir.rl.1.64", 64, (1, 2)).expect("shared data");
+    for key in 0..500 {
+        let key = table.fingerprint(&format!("tenant {key}"));
+        table.change(&shared, key, at(0).mono, |entry| entry.means_until = STAYS);
+    }
+    assert_eq!(table.change(&shared, table.fingerprint("new"), at(0).mono, |entry| entry.epoch = 1), None);
+    let mut worker = Worker::new(policy, &shared);
+    assert_eq!(worker.comes(0, "a", "a"), ["wake"]);
+    assert_eq!(worker.comes(0, "b", "b"), NOTHING);
+    for ms in [0, 1, 499] {
+        assert_eq!(worker.comes(ms, "c", "c"), ["c 503 new_keys"]);
+    }
+    assert_eq!(worker.comes(500, "d", "d"), NOTHING, "it waits");
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_count_of_new_keys_that_cannot_be_read_is_none_and_one_that_cannot_be_written_spares_the_limiter() {
+    let shared = Shared::default();
+    let most = Limit::new(2, Ms(1000), 2).expect("a limit");
+    let [one, other] = [0, 1].map(|_| NewKeys::new("n".to_owned(), most));
+    let admitted = |ms| [&one, &other, &one].map(|new_keys| new_keys.admits(&shared, at(ms).mono));
+    assert_eq!(admitted(0), [true, true, false], "all workers count together");
+    let written = shared.value("n").expect("a value");
+    assert_eq!(written.len(), 32);
+    // Half a second for each; nobody gains by a clock that goes back.
+    assert_eq!(admitted(499), [false; 3]);
+    assert_eq!(admitted(500), [true, false, false]);
+    assert_eq!(admitted(200), [false; 3]);
+    shared.wipe();
+    assert_eq!(admitted(501), [true, true, false]);
+    // Torn anywhere, of another version, or somebody else's.
+    for length in 0..written.len() {
+        shared.set("n", &written[..length]);
+        assert_eq!(admitted(502), [true, true, false], "{length} bytes");
+    }
+    for at in 0..written.len() {
+        let mut torn = written.clone();
+        torn[at] ^= 1;
+        shared.set("n", &torn);
+        assert_eq!(admitted(502), [true, true, false], "byte {at}");
+    }
+    shared.set("n", &[written.clone(), vec![0]].concat());
+    assert_eq!(admitted(502), [true, true, false]);
+    for (lost, is_admitted) in [(7, true), (8, false)] {
+        shared.wipe();
+        shared.lose(lost);
+        assert_eq!(one.admits(&shared, at(503).mono), is_admitted, "{lost} writes are lost");
+        shared.lose(0);
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_first_question_keeps_its_place_only_until_it_is_answered() {
+    let means_until = |worker: &Worker| worker.knows("main", "r x.x").expect("an entry").means_until;
+    let asks = |worker: &mut Worker| {
+        assert_eq!(worker.comes(0, "a", "x"), ["wake"]);
+        assert_eq!(worker.woken(0), ["call 0 main r x.x want 0"]);
+        // Nothing is owed: it makes room once the call is over.
+        assert_eq!(means_until(worker), at(1000).mono);
+    };
+    let mut worker = Worker::of(&[of_whale(ASYNC)]);
+    asks(&mut worker);
+    assert_eq!(worker.fails(1, 0), ["a 503 reset"]);
+    assert!(means_until(&worker) <= at(1000).mono);
+    let mut worker = Worker::of(&[of_whale(ASYNC)]);
+    asks(&mut worker);
+    // What is spent then has to stay until the limiter has been told of it.
+    assert_eq!(worker.answers(1, 0, 900, NOTHING_LENT, &[]), ["a 200 900"]);
+    assert_eq!(means_until(&worker), STAYS);
+    assert_eq!(worker.tick(101), ["call 1 main r x.x want 0 debt 1"]);
+    assert_eq!(means_until(&worker), STAYS);
+    assert_eq!(worker.answers(102, 1, 990, NOTHING_LENT, &[]), NOTHING);
+    assert_eq!(means_until(&worker), at(111).mono);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn what_is_being_settled_is_not_forgotten_for_an_answer_that_knows_nothing_of_it() {
+    // What a call without a lease brings is noted where it denies, or where new keys are counted.
+    for (granted, left, words) in [(1, 200, r#", "max_new_keys_per_second": 1000"#), (0, 700, "")] {
+        let shared = Shared::default();
+        let mut policy = policy_of(&[of_whale(ASYNC)], words);
+        // Late calls are failures.
+        policy.limiters.iter_mut().for_each(|limiter| limiter.breaker.failures = 9);
+        let [mut one, mut other] = [0, 1].map(|_| Worker::new(policy.clone(), &shared));
+        assert_eq!(one.costs(0, "a", "x", 1), ["wake"]);
+        assert_eq!(one.woken(0), ["call 0 main r x.x want 0"]);
+        assert_eq!(one.tick(20), ["a 503 timeout"]);
+        // It has outlived a wait, so that the next asks for itself.
+        assert_eq!(one.costs(25, "b", "x", 800), ["wake"]);
+        assert_eq!(one.woken(25), ["call 1 main r x.x want 0 800x1"]);
+        assert_eq!(one.answers(30, 0, 1000, NOTHING_LENT, &[]), NOTHING);
+        assert_eq!(other.costs(31, "c", "x", 950), ["c 200 50"]);
+        assert_eq!(one.tick(45), ["b 503 timeout"]);
+        assert_eq!(other.tick(131), ["call 0 main r x.x want 0 debt 950"]);
+        assert_eq!(one.answers(140, 1, left, NOTHING_LENT, &[granted]), NOTHING);
+        // 50, and what has come back in 110 ms.
+        assert_eq!(other.costs(141, "d", "x", 500), ["d 429 160 in 1"], "{granted}");
+    }
 }
