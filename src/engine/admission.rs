@@ -116,12 +116,11 @@ impl<S> Engine<S> {
         plan: &Rc<Plan>,
         charges: &mut [Charge],
         marks: &mut Vec<Mark>,
-        patience: Patience,
     ) -> Option<Decided> {
         let mut tally = Tally::default();
         let mut unsure: Vec<(usize, Taken)> = Vec::new();
         for (index, charge) in charges.iter_mut().enumerate().filter(|(_, charge)| !charge.ask.shadow) {
-            match self.told_by(plan, charge, patience) {
+            match self.told_by(plan, charge) {
                 Told::ByLimiter(share) => tally_reply(&mut tally, plan, charge, share),
                 Told::Here(taken @ (Taken::Missing { .. } | Taken::Probe)) => unsure.push((index, taken)),
                 Told::Here(taken) => self.count_in(&mut tally, plan, charge, index, taken),
@@ -192,7 +191,7 @@ impl<S> Engine<S> {
     }
 
     /// What a bucket has said already, or what this proxy can say in its place.
-    fn told_by(&mut self, plan: &Plan, charge: &Charge, patience: Patience) -> Told {
+    fn told_by(&mut self, plan: &Plan, charge: &Charge) -> Told {
         match charge.state {
             State::Granted(standing) => Told::ByLimiter(Share::Granted(standing)),
             State::Refused(share) => Told::ByLimiter(share),
@@ -203,7 +202,7 @@ impl<S> Engine<S> {
                 if is_left_alone && charge.ask.asks_limiter() {
                     return Told::Here(Taken::Failed(Failure::BadKey));
                 }
-                let waits = patience == Patience::Waits && charge.deadline > self.now.mono && charge.asked < MOST_ASKED;
+                let waits = charge.deadline > self.now.mono && charge.asked < MOST_ASKED;
                 Told::Here(match plan.take(&charge.ask, self.now.mono) {
                     Taken::Missing { .. } if is_left_alone => Taken::Failed(Failure::BadKey),
                     Taken::Missing { .. } if !waits => Taken::Failed(Failure::Timeout),

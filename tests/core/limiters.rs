@@ -408,6 +408,18 @@ fn each_bucket_is_waited_for_as_long_as_its_limiter_says() {
 }
 
 #[wasm_bindgen_test(unsupported = test)]
+fn it_is_the_limiter_that_failed_which_is_told() {
+    let mut worker = Worker::of(&at_both(EXACT, EXACT));
+    assert_eq!(worker.comes(0, "a", "x"), ["wake"]);
+    assert_eq!(worker.woken(0).len(), 2);
+    assert_eq!(worker.answers(1, 0, 900, [7, 0, 0], &[1]), NOTHING);
+    // What `main` had granted is gone when `big` fails: nobody asks for it again, and `main` has not failed.
+    worker.shared.wipe();
+    assert_eq!(worker.fails(2, 1), ["a 503 reset"]);
+    assert_eq!(worker.ended, ["main ok", "big reset"]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
 fn the_limiter_is_that_of_the_tenant_else_of_the_network_else_of_the_tier_else_the_default_one() {
     let by_tier = rule(
         "r",
