@@ -8,7 +8,7 @@ use super::tally::{Decided, Tally, add_mark, mark_of, source_of};
 use crate::algorithm::{Share, Standing};
 use crate::clock::Ms;
 use crate::limiter::Failure;
-use crate::policy::{Mode, OnError};
+use crate::policy::{LimiterId, Mode, OnError};
 use crate::response::{self, Header};
 use crate::rules::Ask;
 use crate::telemetry::{Effect, Mark, TokenSource};
@@ -116,30 +116,18 @@ impl<S> Engine<S> {
         plan: &Rc<Plan>,
         charges: &mut [Charge],
         marks: &mut Vec<Mark>,
-        patience: Patience,
     ) -> Option<Decided> {
         let mut tally = Tally::default();
         let mut unsure: Vec<(usize, Taken)> = Vec::new();
         for (index, charge) in charges.iter_mut().enumerate().filter(|(_, charge)| !charge.ask.shadow) {
-            match self.told_by(plan, charge, patience) {
+            match self.told_by(plan, charge) {
                 Told::ByLimiter(share) => tally_reply(&mut tally, plan, charge, share),
                 Told::Here(taken @ (Taken::Missing { .. } | Taken::Probe)) => unsure.push((index, taken)),
                 Told::Here(taken) => self.count_in(&mut tally, plan, charge, index, taken),
                 Told::Nothing => {}
             }
         }
-        if !tally.is_refused() {
-            for (index, taken) in std::mem::take(&mut unsure) {
-                let random = self.random();
-                if let Some(charge) = charges.get_mut(index) {
-                    let taken = plan.may_ask(&charge.ask, taken, self.now.mono, random);
-                    self.count_in(&mut tally, plan, charge, index, taken);
-                    if charge.state == State::Missing {
-                        unsure.push((index, taken));
-                    }
-                }
-            }
-        }
+        self.count_in_unsure(&mut tally, plan, charges, &mut unsure);
         if tally.is_refused() {
             // Nobody is asked any more, and yet what is told is when all of them have it.
             let asks = unsure.iter().filter_map(|(index, _)| Some(&charges.get(*index)?.ask));
@@ -166,8 +154,44 @@ impl<S> Engine<S> {
         Some(tally.admission(std::mem::take(marks)))
     }
 
+    /// Counts in the buckets whose limiter has to be asked, until one decides the request: no probe of a limiter that is
+    /// left alone, and no place of a new key, is spent on a request that nobody is asked for. Keeps those that were not
+    /// decided here.
+    fn count_in_unsure(
+        &mut self,
+        tally: &mut Tally,
+        plan: &Plan,
+        charges: &mut [Charge],
+        unsure: &mut Vec<(usize, Taken)>,
+    ) {
+        let now = self.now.mono;
+        let is_barred = |index: usize| charges.get(index).is_some_and(|charge| plan.is_barred(charge.ask.limiter, now));
+        // Those that may not be asked come first.
+        let (barred, others): (Vec<_>, Vec<_>) = std::mem::take(unsure).into_iter().partition(|(at, _)| is_barred(*at));
+        let mut probes: Vec<LimiterId> = Vec::new();
+        for (index, mut taken) in barred.into_iter().chain(others) {
+            let Some(charge) = charges.get_mut(index) else {
+                continue;
+            };
+            if !tally.is_decided() {
+                // All that a request asks of one limiter is one probe.
+                let limiter = charge.ask.limiter;
+                let (is_open, is_in_probe) = (plan.is_open(limiter), probes.contains(&limiter));
+                let random = self.random();
+                taken = plan.may_ask(&charge.ask, taken, is_in_probe, now, random);
+                if is_open && !matches!(taken, Taken::Failed(_)) {
+                    probes.push(limiter);
+                }
+                self.count_in(tally, plan, charge, index, taken);
+            }
+            if matches!(taken, Taken::Missing { .. } | Taken::Probe) {
+                unsure.push((index, taken));
+            }
+        }
+    }
+
     /// What a bucket has said already, or what this proxy can say in its place.
-    fn told_by(&mut self, plan: &Plan, charge: &Charge, patience: Patience) -> Told {
+    fn told_by(&mut self, plan: &Plan, charge: &Charge) -> Told {
         match charge.state {
             State::Granted(standing) => Told::ByLimiter(Share::Granted(standing)),
             State::Refused(share) => Told::ByLimiter(share),
@@ -178,7 +202,7 @@ impl<S> Engine<S> {
                 if is_left_alone && charge.ask.asks_limiter() {
                     return Told::Here(Taken::Failed(Failure::BadKey));
                 }
-                let waits = patience == Patience::Waits && charge.deadline > self.now.mono && charge.asked < MOST_ASKED;
+                let waits = charge.deadline > self.now.mono && charge.asked < MOST_ASKED;
                 Told::Here(match plan.take(&charge.ask, self.now.mono) {
                     Taken::Missing { .. } if is_left_alone => Taken::Failed(Failure::BadKey),
                     Taken::Missing { .. } if !waits => Taken::Failed(Failure::Timeout),
@@ -231,7 +255,7 @@ impl<S> Engine<S> {
             let mut is_charged = true;
             if charge.ask.shadow {
                 let random = self.random();
-                let taken = plan.may_ask(&charge.ask, plan.take(&charge.ask, now), now, random);
+                let taken = plan.may_ask(&charge.ask, plan.take(&charge.ask, now), false, now, random);
                 is_charged = matches!(taken, Taken::Granted { .. });
                 let mut mark = mark_of(plan, &charge.ask, Effect::Allowed);
                 match taken {

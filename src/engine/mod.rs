@@ -29,7 +29,6 @@ pub use admission::{Admission, Charge};
 pub use effects::{Arrival, Call, CallEnd, CallId, CallOwner, Decision, Event, Step, Ticket, Verdict};
 pub use turn::MOST_FINISHED;
 
-use admission::Patience;
 use bad_keys::BadKeys;
 use by_age::ByAge;
 use calls::{Out, wait_of};
@@ -168,7 +167,7 @@ impl<S> Engine<S> {
                 }
             }
         }
-        let arrival = match self.take_all(plan, &mut charges, &mut marks, Patience::Waits) {
+        let arrival = match self.take_all(plan, &mut charges, &mut marks) {
             Some(decided) => Arrival::Decided(self.verdict(plan, decided, charges)),
             None => {
                 let ticket = Ticket(self.next());

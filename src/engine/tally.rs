@@ -62,6 +62,11 @@ impl Tally {
         self.refused.is_some()
     }
 
+    /// Whether nothing that other buckets say lets the request pass.
+    pub(super) fn is_decided(&self) -> bool {
+        self.is_refused() || self.failed.is_some()
+    }
+
     pub(super) fn failed(&mut self, mut mark: Mark, limiter: LimiterId, failure: Failure) {
         mark.effect = Effect::Failed;
         self.failed.get_or_insert((mark, limiter, failure));

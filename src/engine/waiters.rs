@@ -61,7 +61,7 @@ impl<S> Engine<S> {
         }
         let plan = waiter.plan.clone();
         let (mut charges, mut marks) = (std::mem::take(&mut waiter.charges), std::mem::take(&mut waiter.marks));
-        let decided = self.take_all(&plan, &mut charges, &mut marks, patience);
+        let decided = self.take_all(&plan, &mut charges, &mut marks);
         if let Some(waiter) = self.waiters.get_mut(&ticket) {
             (waiter.charges, waiter.marks) = (charges, marks);
         }

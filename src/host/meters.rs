@@ -13,7 +13,6 @@ use proxy_wasm::types::MetricType;
 use crate::clock::Ms;
 use crate::engine::plan::Plan;
 use crate::engine::{CallEnd, Event};
-use crate::limiter::Failure;
 use crate::policy::{LimiterId, Policy};
 use crate::telemetry::Record;
 
@@ -81,9 +80,8 @@ impl Meters {
         meters
     }
 
-    /// What became of a request. Gives the failure that `on_error` has decided it for, if it did.
-    pub fn decided(&self, policy: &Policy, told: &Record, now: Option<Ms>) -> Option<Failure> {
-        let mut degraded = None;
+    /// What became of a request.
+    pub fn decided(&self, policy: &Policy, told: &Record, now: Option<Ms>) {
         for mark in &told.marks {
             let scope = mark.scope;
             let parts = [number(scope.rule), number(scope.class.map(|class| class.0)), number(scope.tier)];
@@ -99,16 +97,14 @@ impl Meters {
                     vec!["degraded_decisions", rule, failure.name()]
                 });
                 increment(id, 1);
-                degraded = Some(failure);
             }
         }
-        if degraded.is_some() {
+        if told.marks.iter().any(|mark| mark.degraded.is_some()) {
             if self.degraded_at.get().is_none() {
                 self.degraded.tell(true);
             }
             self.degraded_at.set(now.or(self.degraded_at.get()));
         }
-        degraded
     }
 
     /// What has happened between this proxy and its limiter.

@@ -22,9 +22,9 @@ use crate::engine::{Arrival, CallId, Engine, Step, Ticket, Verdict};
 use crate::limiter::{Failure, HttpEnd};
 use crate::policy::{LimiterId, Policy};
 use crate::request::Request;
-use crate::telemetry::{Mark, Record};
+use crate::telemetry::Mark;
 
-/// At most one line of log about failures in this time.
+/// At most one line of log about the failures of a limiter in this time, and one about keys.
 const BETWEEN_WARNINGS: Ms = Ms(10_000);
 
 thread_local! {
@@ -39,7 +39,7 @@ thread_local! {
         plans: 0,
         queue: None,
         waker: None,
-        warned: None,
+        warned: Vec::new(),
         warned_of_key: None,
     });
 }
@@ -56,7 +56,8 @@ struct Vm {
     queue: Option<Queue>,
     /// The root that the queue wakes.
     waker: Option<u32>,
-    warned: Option<Ms>,
+    /// Limiters that were warned of, and when.
+    warned: Vec<(String, Ms)>,
     warned_of_key: Option<Ms>,
 }
 
@@ -122,7 +123,7 @@ pub(super) fn on_request(plan: &Rc<Plan>, request: &dyn Request, stream: &Stream
     let (arrival, steps) = with(|vm| vm.engine.on_request(plan, request, stream.clone(), &clock));
     let verdict = match arrival {
         Arrival::Decided(verdict) => {
-            count(plan, &verdict.record, read.get());
+            count(plan, &verdict, read.get());
             Some(verdict)
         }
         Arrival::Waits(ticket) => {
@@ -136,16 +137,27 @@ pub(super) fn on_request(plan: &Rc<Plan>, request: &dyn Request, stream: &Stream
     verdict
 }
 
-/// Counts what became of a request.
-pub(super) fn count(plan: &Rc<Plan>, record: &Record, now: Option<Now>) {
-    plan.watch(record);
-    let degraded = meters(plan).and_then(|meters| meters.decided(&plan.policy, record, now.map(|now| now.mono)));
-    let (Some(failure), Some(now)) = (degraded, now) else {
+/// Counts what became of a request, and says where a limiter's failure has decided it.
+fn count(plan: &Rc<Plan>, verdict: &Verdict, now: Option<Now>) {
+    plan.watch(&verdict.record);
+    if let Some(meters) = meters(plan) {
+        meters.decided(&plan.policy, &verdict.record, now.map(|now| now.mono));
+    }
+    let Some(now) = now else {
         return;
     };
-    match record.marks.iter().find(|mark| mark.degraded == Some(Failure::BadKey)) {
-        Some(mark) => warn_of_key(plan, mark, now),
-        None => warn(failure, now),
+    for mark in &verdict.record.marks {
+        match mark.degraded {
+            Some(Failure::BadKey) => warn_of_key(plan, mark, now),
+            Some(failure) => {
+                // All buckets of one rule and tenant are in one limiter.
+                let of_rule = verdict.charges.iter().find(|charge| charge.ask.scope() == mark.scope);
+                if let Some(charge) = of_rule {
+                    warn(&plan.policy.limiters.get(charge.ask.limiter).name, failure, now);
+                }
+            }
+            None => {}
+        }
     }
 }
 
@@ -250,7 +262,7 @@ fn perform(context: u32, steps: Vec<Step<Stream>>, now: Now) {
             }
             Step::Finish(stream, verdict) => {
                 if let Some(plan) = &stream.plan {
-                    count(plan, &verdict.record, Some(now));
+                    count(plan, &verdict, Some(now));
                     if let Some(meters) = meters(plan) {
                         stream.waited(&meters);
                     }
@@ -286,31 +298,38 @@ pub(super) fn since(then: Option<Duration>) -> Option<Duration> {
     Some(HOST.monotonic()?.saturating_sub(then?))
 }
 
-/// Says now and then that the limiter fails, and how; never a line a request.
-fn warn(failure: Failure, now: Now) {
-    if with(|vm| is_due(&mut vm.warned, now)) {
-        log::warn!("weir: the limiter failed ({}): on_error decides", failure.name());
+/// Says now and then that a limiter fails, and how; never a line a request.
+fn warn(limiter: &str, failure: Failure, now: Now) {
+    let due = with(|vm| {
+        // Those of policies that were replaced go by and by.
+        vm.warned.retain(|(_, last)| now.mono - *last < BETWEEN_WARNINGS);
+        let due = vm.warned.iter().all(|(name, _)| name != limiter);
+        if due {
+            vm.warned.push((limiter.to_owned(), now.mono));
+        }
+        due
+    });
+    if due {
+        log::warn!("weir: the limiter {limiter} failed ({}): on_error decides", failure.name());
     }
 }
 
 /// Says now and then of which rule and entry a key holds something else, and not whose it is.
 fn warn_of_key(plan: &Plan, mark: &Mark, now: Now) {
-    if with(|vm| is_due(&mut vm.warned_of_key, now)) {
+    let due = with(|vm| {
+        let due = vm.warned_of_key.is_none_or(|last| now.mono - last >= BETWEEN_WARNINGS);
+        if due {
+            vm.warned_of_key = Some(now.mono);
+        }
+        due
+    });
+    if due {
         let [rule, class, tier] = mark.scope.names(&plan.policy);
         log::warn!(
             "weir: a Redis key of rule {rule}, class {class}, tier {tier} holds something that weir did not write: \
              on_error decides for that tenant; find the key by the debug header and delete it"
         );
     }
-}
-
-/// Whether it is time for a warning, which is noted then.
-fn is_due(warned: &mut Option<Ms>, now: Now) -> bool {
-    let due = warned.is_none_or(|last| now.mono - last >= BETWEEN_WARNINGS);
-    if due {
-        *warned = Some(now.mono);
-    }
-    due
 }
 
 fn now() -> Now {

@@ -75,6 +75,11 @@ impl Breaker {
         self.seen.get().probe_at.is_some()
     }
 
+    /// Whether it is left alone, and the next probe is not due yet.
+    pub fn is_barred(&self, now: Ms) -> bool {
+        self.must_wait(self.seen.get(), now)
+    }
+
     /// Whether a request may ask: always while the breaker is closed, else one at a time, as a probe.
     pub fn ask(&self, store: &dyn Store, now: Ms, random: u64) -> Passage {
         let seen = self.seen.get();

@@ -16,6 +16,7 @@ mod histories;
 mod identities;
 mod leases;
 mod lending;
+mod limiters;
 mod limits;
 mod networks;
 mod panics;

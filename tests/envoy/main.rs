@@ -18,6 +18,7 @@ mod identity;
 mod lease;
 mod lifecycle;
 mod limit;
+mod limiters;
 mod listener;
 mod load;
 mod metrics;

@@ -107,7 +107,7 @@ fn every_request_of_a_group_is_counted_and_the_log_has_one_line() {
         assert_eq!(proxy.phases(&streams), [Phase::Answered; 20]);
         assert_eq!(proxy.counts(), counts(1, &[("reset", 20)]));
         let warnings: Vec<String> = proxy.log().into_iter().filter(|line| line.contains("failed")).collect();
-        assert_eq!(warnings, ["weir: the limiter failed (reset): on_error decides"]);
+        assert_eq!(warnings, ["weir: the limiter main failed (reset): on_error decides"]);
     });
 }
 

@@ -345,7 +345,7 @@ impl Fake {
             }
         }
         match cluster {
-            "webdis" | "overloaded" => {}
+            "webdis" | "webdis-big" | "overloaded" => {}
             "no-hosts" => return Err(INTERNAL_FAILURE),
             _ => return Err(BAD_ARGUMENT),
         }

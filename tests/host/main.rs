@@ -20,6 +20,7 @@ mod identities;
 mod lease_storm;
 mod leases;
 mod limiter;
+mod limiters;
 mod observed;
 mod policies;
 mod policy;

@@ -53,9 +53,13 @@ fn no_canary(proxy: &Proxy, of: &str) {
 }
 
 #[test]
-fn nothing_of_a_policy_a_request_or_a_failure_is_logged() {
+fn nothing_of_a_policy_a_request_or_a_failure_is_logged_but_the_name_of_a_limiter() {
+    // Which limiter has failed is told by its name, as metrics tell it.
+    let mut policy = canary_policy();
+    policy["limiters"] = json!({"main": policy["limiters"][CANARY]});
+    policy["rules"][0]["limiter"] = json!("main");
     in_vm(|proxy| {
-        let root = proxy.root(&canary_policy());
+        let root = proxy.root(&policy);
         let ends: [fn(&Proxy); 8] = [
             |proxy| proxy.answer(grants(0, &[0])),
             |proxy| proxy.answer(grants(59, &[1])),

@@ -53,6 +53,11 @@ impl Plan {
         self.endpoint(limiter).is_some_and(|endpoint| endpoint.breaker.is_open())
     }
 
+    /// Whether a limiter is left alone, and its next probe is not due yet, as far as this worker has seen.
+    pub(in crate::engine) fn is_barred(&self, limiter: LimiterId, now: Ms) -> bool {
+        self.endpoint(limiter).is_some_and(|endpoint| endpoint.breaker.is_barred(now))
+    }
+
     /// A call has brought an answer.
     pub fn call_succeeded(&self, limiter: LimiterId, now: Ms) {
         if let Some(endpoint) = self.endpoint(limiter) {

@@ -163,8 +163,9 @@ impl Entry {
             let used = used.minus(ask.limit, self.lease.spent);
             // Nor may be what is being settled just now, by another call than this: then the lesser level counts.
             let is_settling = self.lease.call_ends > now;
-            let before = self.known(ask, said.sent).filter(|known| is_settling && known.units > used.units);
-            self.known = Some(before.map_or(used, |before| Used { units: before.units, ..used }));
+            let is_less = |known: &Used| known.units > used.refilled(ask.limit, now).units;
+            let before = self.known(ask, now).filter(|known| is_settling && is_less(known));
+            self.known = Some(before.unwrap_or(used));
             return self.keep_unsettled(ask);
         }
         self.means_until = self.means_until.max(used.full_at(ask.limit));

@@ -66,19 +66,19 @@ impl Plan {
 
     /// Whether a request may ask for what this proxy alone could not decide. Called once no other bucket refuses the
     /// request, so that neither a probe nor the place of a new key is spent on one that does not pass anyway.
+    /// `is_in_probe` says that the request asks the limiter for another bucket already, as its probe.
     ///
     /// [`Taken::Missing`] where it may, and what this proxy gives it where that needs no answer.
-    pub fn may_ask(&self, ask: &Ask, taken: Taken, now: Ms, random: u64) -> Taken {
-        let allowed = match taken {
-            Taken::Missing { is_new } => {
-                // Those who spend first have had their answer from the breaker.
-                let passes = match ask.mode {
-                    Mode::Async { .. } => Ok(()),
-                    _ => self.passes_breaker(ask.limiter, now, random),
-                };
-                passes.and_then(|()| if is_new { self.count_new_key(ask.limiter, now) } else { Ok(()) })
-            }
-            Taken::Probe => self.passes_breaker(ask.limiter, now, random),
+    pub fn may_ask(&self, ask: &Ask, taken: Taken, is_in_probe: bool, now: Ms, random: u64) -> Taken {
+        let passes = || if is_in_probe { Ok(()) } else { self.passes_breaker(ask.limiter, now, random) };
+        let has_place = |is_new| if is_new { self.count_new_key(ask.limiter, now) } else { Ok(()) };
+        let allowed = match (taken, ask.mode) {
+            // Those who spend first have had their answer from the breaker.
+            (Taken::Missing { is_new }, Mode::Async { .. }) => has_place(is_new),
+            (Taken::Missing { .. }, _) if !is_in_probe && self.is_barred(ask.limiter, now) => Err(Failure::Breaker),
+            // A key that has no place is no probe.
+            (Taken::Missing { is_new }, _) => has_place(is_new).and_then(|()| passes()),
+            (Taken::Probe, _) => passes(),
             _ => Ok(()),
         };
         match (allowed, taken, ask.mode) {
