@@ -119,15 +119,18 @@ impl<S> Engine<S> {
     ) -> Option<Decided> {
         let mut tally = Tally::default();
         let mut unsure: Vec<(usize, Taken)> = Vec::new();
+        // What was held may be gone by the time that another limiter answers: it is asked for again as long as the request
+        // waits at all.
+        let waits = last_deadline(charges) > self.now.mono;
         for (index, charge) in charges.iter_mut().enumerate().filter(|(_, charge)| !charge.ask.shadow) {
-            match self.told_by(plan, charge) {
+            match self.told_by(plan, charge, waits) {
                 Told::ByLimiter(share) => tally_reply(&mut tally, plan, charge, share),
                 Told::Here(taken @ (Taken::Missing { .. } | Taken::Probe)) => unsure.push((index, taken)),
                 Told::Here(taken) => self.count_in(&mut tally, plan, charge, index, taken),
                 Told::Nothing => {}
             }
         }
-        self.count_in_unsure(&mut tally, plan, charges, &mut unsure);
+        self.count_in_unsure(&mut tally, plan, charges, &mut unsure, waits);
         if tally.is_refused() {
             // Nobody is asked any more, and yet what is told is when all of them have it.
             let asks = unsure.iter().filter_map(|(index, _)| Some(&charges.get(*index)?.ask));
@@ -163,22 +166,28 @@ impl<S> Engine<S> {
         plan: &Plan,
         charges: &mut [Charge],
         unsure: &mut Vec<(usize, Taken)>,
+        waits: bool,
     ) {
         let now = self.now.mono;
         let is_barred = |index: usize| charges.get(index).is_some_and(|charge| plan.is_barred(charge.ask.limiter, now));
-        // Those that may not be asked come first.
+        // Those that may not be asked come first, and last those that are spent at once as a probe.
         let (barred, others): (Vec<_>, Vec<_>) = std::mem::take(unsure).into_iter().partition(|(at, _)| is_barred(*at));
+        let (probing, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|(_, taken)| *taken == Taken::Probe);
         let mut probes: Vec<LimiterId> = Vec::new();
-        for (index, mut taken) in barred.into_iter().chain(others) {
+        for (index, mut taken) in barred.into_iter().chain(others).chain(probing) {
             let Some(charge) = charges.get_mut(index) else {
                 continue;
             };
-            if !tally.is_decided() {
+            if taken == Taken::Probe && tally.is_missing {
+                // What it took would be put back until the others have answered, and the probe would be none.
+                charge.state = State::Open;
+            } else if !tally.is_decided() {
                 // All that a request asks of one limiter is one probe.
                 let limiter = charge.ask.limiter;
                 let (is_open, is_in_probe) = (plan.is_open(limiter), probes.contains(&limiter));
                 let random = self.random();
                 taken = plan.may_ask(&charge.ask, taken, is_in_probe, now, random);
+                taken = self.unless_it_cannot_wait(charge, taken, waits);
                 if is_open && !matches!(taken, Taken::Failed(_)) {
                     probes.push(limiter);
                 }
@@ -191,24 +200,28 @@ impl<S> Engine<S> {
     }
 
     /// What a bucket has said already, or what this proxy can say in its place.
-    fn told_by(&mut self, plan: &Plan, charge: &Charge) -> Told {
+    fn told_by(&mut self, plan: &Plan, charge: &Charge, waits: bool) -> Told {
         match charge.state {
             State::Granted(standing) => Told::ByLimiter(Share::Granted(standing)),
             State::Refused(share) => Told::ByLimiter(share),
             State::Failed(failure) => Told::Here(Taken::Failed(failure)),
             State::InLine => Told::Nothing,
             State::Open | State::Missing => {
-                let is_left_alone = self.bad_keys.has(&charge.ask, self.now.mono);
-                if is_left_alone && charge.ask.asks_limiter() {
+                if charge.ask.asks_limiter() && self.bad_keys.has(&charge.ask, self.now.mono) {
                     return Told::Here(Taken::Failed(Failure::BadKey));
                 }
-                let waits = charge.deadline > self.now.mono && charge.asked < MOST_ASKED;
-                Told::Here(match plan.take(&charge.ask, self.now.mono) {
-                    Taken::Missing { .. } if is_left_alone => Taken::Failed(Failure::BadKey),
-                    Taken::Missing { .. } if !waits => Taken::Failed(Failure::Timeout),
-                    taken => taken,
-                })
+                let taken = plan.take(&charge.ask, self.now.mono);
+                Told::Here(self.unless_it_cannot_wait(charge, taken, waits))
             }
+        }
+    }
+
+    /// A limiter is not asked by a request that cannot wait for its answer, nor for a key that is left alone.
+    fn unless_it_cannot_wait(&self, charge: &Charge, taken: Taken, waits: bool) -> Taken {
+        match taken {
+            Taken::Missing { .. } if self.bad_keys.has(&charge.ask, self.now.mono) => Taken::Failed(Failure::BadKey),
+            Taken::Missing { .. } if !waits || charge.asked >= MOST_ASKED => Taken::Failed(Failure::Timeout),
+            taken => taken,
         }
     }
 
@@ -289,6 +302,12 @@ fn tally_reply(tally: &mut Tally, plan: &Plan, charge: &Charge, share: Share) {
 /// Whether clients are told how the buckets of a rule stand.
 fn tells(plan: &Plan, ask: &Ask) -> bool {
     plan.policy.rules.get(ask.rule).is_some_and(|rule| rule.headers)
+}
+
+/// Until when a request waits at all.
+pub(super) fn last_deadline(charges: &[Charge]) -> Ms {
+    let asks = |charge: &&Charge| !charge.ask.shadow && charge.ask.mode != Mode::Local;
+    charges.iter().filter(asks).map(|charge| charge.deadline).max().unwrap_or_default()
 }
 
 /// Whether a failure has to be answered at once, whatever other buckets say.

@@ -88,6 +88,10 @@ impl<S> Engine<S> {
             line.is_watched = false;
             let (plan, ask) = (line.plan.clone(), line.ask.clone());
             let is_left_alone = self.bad_keys.has(&ask, self.now.mono);
+            if plan.is_retired() {
+                // Ticks refresh the plan that is in force.
+                plan.refresh(self.now.mono);
+            }
             let due = match plan.is_retired() && !settles(&ask) {
                 true => None,
                 false => plan.due(&ask, self.now.mono),

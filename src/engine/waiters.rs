@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::admission::{Charge, Patience, State, is_final};
+use super::admission::{Charge, Patience, State, is_final, last_deadline};
 use super::tally::Decided;
 use super::{CallOwner, Engine, Plan, Step, Ticket, Verdict};
 use crate::algorithm::Share;
@@ -34,10 +34,15 @@ impl<S> Engine<S> {
         };
         let plan = waiter.plan.clone();
         let at_once = if self.owner == CallOwner::Root { usize::MAX } else { 1 };
+        let (now, last) = (self.now.mono, last_deadline(&waiter.charges));
         let missing = waiter.charges.iter_mut().filter(|charge| charge.state == State::Missing).take(at_once);
         let asks: Vec<Ask> = missing
             .map(|charge| {
                 charge.state = State::InLine;
+                if charge.deadline <= now {
+                    // It did not wait when that came.
+                    charge.deadline = last;
+                }
                 charge.ask.clone()
             })
             .collect();
@@ -89,9 +94,17 @@ impl<S> Engine<S> {
         self.go_on(ticket, patience);
         if let Some(waiter) = self.waiters.get_mut(&ticket) {
             let later = waiter.charges.iter().map(|charge| charge.deadline).filter(|deadline| *deadline > now);
-            if let Some(deadline) = later.min() {
-                waiter.deadline = deadline;
-                self.deadlines.insert((deadline, ticket));
+            match later.min() {
+                Some(deadline) => {
+                    waiter.deadline = deadline;
+                    self.deadlines.insert((deadline, ticket));
+                }
+                None => {
+                    // Nobody waits without a deadline.
+                    let in_line = waiter.charges.iter_mut().filter(|charge| charge.state == State::InLine);
+                    in_line.for_each(|charge| charge.state = State::Failed(Failure::Timeout));
+                    self.go_on(ticket, Patience::Fails);
+                }
             }
         }
     }

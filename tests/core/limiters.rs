@@ -585,7 +585,10 @@ fn the_count_of_new_keys_is_no_entry_of_the_table() {
     let table = Table::open(&shared, "weir.rl.1.64", 64, (1, 2)).expect("shared data");
     for key in 0..500 {
         let key = table.fingerprint(&format!("tenant {key}"));
-        table.change(&shared, key, at(0).mono, |entry| entry.means_until = STAYS);
+        table.change(&shared, key, at(0).mono, |entry| {
+            entry.means_until = STAYS;
+            entry.lease.spent = 1;
+        });
     }
     assert_eq!(table.change(&shared, table.fingerprint("new"), at(0).mono, |entry| entry.epoch = 1), None);
     let mut worker = Worker::new(policy, &shared);
@@ -639,8 +642,9 @@ fn a_first_question_keeps_its_place_only_until_it_is_answered() {
     let asks = |worker: &mut Worker| {
         assert_eq!(worker.comes(0, "a", "x"), ["wake"]);
         assert_eq!(worker.woken(0), ["call 0 main r x.x want 0"]);
-        // Nothing is owed: it makes room once the call is over.
-        assert_eq!(means_until(worker), at(1000).mono);
+        // Nothing is owed: it makes room once the call is over, whoever says so.
+        let entry = worker.knows("main", "r x.x").expect("an entry");
+        assert_eq!((entry.means_until, entry.lease.spent, entry.lease.call_ends), (STAYS, 0, at(1000).mono));
     };
     let mut worker = Worker::of(&[of_whale(ASYNC)]);
     asks(&mut worker);

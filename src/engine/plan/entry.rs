@@ -51,10 +51,11 @@ impl Entry {
 
     /// Has what is spent first stay in the table until the limiter has been told of it; from then on it means something
     /// until its buckets are full.
-    pub(super) fn keep_unsettled(&mut self, ask: &Ask) {
+    pub(super) fn keep_unsettled(&mut self, ask: &Ask, now: Ms) {
         let buckets = [(self.known, Some(ask.limit)), (self.own, ask.own)];
         let full_at = buckets.into_iter().filter_map(|(used, limit)| Some(used?.full_at(limit?)));
-        self.means_until = if self.lease.spent > 0 { STAYS } else { full_at.max().unwrap_or_default() };
+        let is_owed = self.lease.spent > 0 || self.lease.call_ends > now;
+        self.means_until = if is_owed { STAYS } else { full_at.max().unwrap_or_default() };
     }
 
     /// What the limiter has said of the bucket, as it is now. What it has lent does not come back while it is lent.
@@ -166,7 +167,7 @@ impl Entry {
             let is_less = |known: &Used| known.units > used.refilled(ask.limit, now).units;
             let before = self.known(ask, now).filter(|known| is_settling && is_less(known));
             self.known = Some(before.unwrap_or(used));
-            return self.keep_unsettled(ask);
+            return self.keep_unsettled(ask, now);
         }
         self.means_until = self.means_until.max(used.full_at(ask.limit));
         self.known = Some(used);

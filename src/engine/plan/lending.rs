@@ -116,7 +116,7 @@ impl Plan {
                 LendingEnd::Unknown => entry.lease.lose_call(),
             };
             if let Mode::Async { .. } = ask.mode {
-                entry.keep_unsettled(ask);
+                entry.keep_unsettled(ask, now);
             }
             entry.written = now;
             let quiet = entry.quiet_for(ask, u64::MAX, now).unwrap_or_default();

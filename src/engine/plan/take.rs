@@ -146,7 +146,7 @@ impl Plan {
                     entry.lease.since = now;
                 }
                 entry.lease.was_granted(ask.cost);
-                entry.keep_unsettled(ask);
+                entry.keep_unsettled(ask, now);
             }
             let share = entry.wait_for_settling(ask, sync_interval, share, now);
             Some((share, (entry.lease.since + sync_interval) - now))
@@ -199,7 +199,7 @@ impl Plan {
             Receipt::Unsettled if entry.lease.spent >= ask.cost => {
                 entry.lease.spent = entry.lease.spent.saturating_sub(ask.cost);
                 entry.known = entry.known.map(|known| known.plus(ask.limit, ask.cost));
-                entry.keep_unsettled(ask);
+                entry.keep_unsettled(ask, now);
             }
             Receipt::Unsettled => {}
         });
