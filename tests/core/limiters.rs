@@ -408,6 +408,37 @@ fn each_bucket_is_waited_for_as_long_as_its_limiter_says() {
 }
 
 #[wasm_bindgen_test(unsupported = test)]
+fn what_was_held_and_is_gone_is_asked_for_again_as_long_as_the_request_waits() {
+    let mut worker = Worker::of(&at_both(EXACT, EXACT));
+    assert_eq!(worker.comes(0, "a", "x"), ["wake"]);
+    assert_eq!(worker.woken(0).len(), 2);
+    assert_eq!(worker.answers(5, 0, 900, [7, 0, 0], &[1]), NOTHING);
+    // Longer than `main` is waited for, but nobody waits for `main`.
+    assert_eq!(worker.tick(30), NOTHING);
+    worker.shared.wipe();
+    let asked = [worker.answers(40, 1, 900, [8, 0, 0], &[1]), worker.woken(41)].concat();
+    let calls: Vec<&str> = asked.iter().filter_map(|step| step.strip_prefix("call ")).collect();
+    assert_eq!(calls, ["2 big q x.x want 0 hold 1x1", "3 main r x.x want 0 hold 1x1"]);
+    assert_eq!(worker.answers(42, 3, 800, [9, 0, 0], &[1]), NOTHING);
+    assert_eq!(worker.answers(43, 2, 800, [10, 0, 0], &[1]), ["a 200 802"]);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn no_request_waits_after_its_last_deadline_though_it_could_be_the_probe_of_a_limiter() {
+    let mut worker = Worker::of(&at_both(&EXACT.replace("deny", "allow"), ASYNC));
+    worker.flow = Engine::new(CallOwner::Request, 1, 0);
+    let of_big = worker.plan.policy.limiters.iter().find(|(_, limiter)| limiter.name == "big").expect("big").0;
+    for ms in [0, 1] {
+        worker.plan.call_failed(of_big, at(ms).mono, 0);
+    }
+    assert!(worker.plan.is_open(of_big));
+    // `main` is asked first; the next probe of `big` is due.
+    assert_eq!(worker.comes(500, "a", "x"), ["call 0 main r x.x want 0 hold 1x1"]);
+    assert_eq!(worker.tick(600), ["a 503 timeout"]);
+    assert_eq!(worker.flow.waiting(), 0);
+}
+
+#[wasm_bindgen_test(unsupported = test)]
 fn it_is_the_limiter_that_failed_which_is_told() {
     let mut worker = Worker::of(&at_both(EXACT, EXACT));
     assert_eq!(worker.comes(0, "a", "x"), ["wake"]);
