@@ -9,12 +9,21 @@ use crate::tenant::Tenant;
 /// The classes that a rule limits and that no other rule limits for all clients together. What is wrong with a rule that
 /// could not be read is told in its turn: it is taken to limit all classes.
 pub(super) fn classes<'c>(rules: &[Option<Rule>], index: usize, classes: &'c Classes) -> Vec<&'c str> {
+    let is_limit = |allowance: Option<Allowance>| matches!(allowance, Some(Allowance::Limited(_)));
+    if let Some(Some(rule)) = rules.get(index)
+        && !rule.tiers.iter().any(|tier| tier.entries.iter().any(|entry| is_limit(Some(entry.allowance))))
+    {
+        // It only lets pass and refuses. Who makes up its values is refused by nobody, unless another rule counts them.
+        let mut others = rules.iter().enumerate().filter(|(other, _)| *other != index);
+        let is_counted = others.any(|(_, rule)| rule.as_ref().is_none_or(counts_all));
+        return if is_counted { Vec::new() } else { classes.names.iter().map(String::as_str).collect() };
+    }
     let is_exempt = |class: usize| {
         let mut matches = classes.matches.iter().filter(|class_match| class_match.class == ClassId(class)).peekable();
         matches.peek().is_some() && matches.all(|class_match| class_match.exempt)
     };
     let is_limited = |class: usize| match rules.get(index) {
-        Some(Some(rule)) => rule.tiers.iter().any(|tier| matches!(allowance(tier, class), Some(Allowance::Limited(_)))),
+        Some(Some(rule)) => rule.tiers.iter().any(|tier| is_limit(allowance(tier, class))),
         _ => true,
     };
     let is_limited_for_all = |class: usize| {
@@ -28,6 +37,12 @@ pub(super) fn classes<'c>(rules: &[Option<Rule>], index: usize, classes: &'c Cla
 
 fn allowance(tier: &Tier, class: usize) -> Option<Allowance> {
     tier.entries.get(*tier.by_class.get(class)?).map(|entry| entry.allowance)
+}
+
+/// Whether a rule looks at every client, whatever it sends, and can refuse it.
+fn counts_all(rule: &Rule) -> bool {
+    let of_all = |source: &Source| matches!(source.origin, Origin::Constant(_) | Origin::ClientIp(..));
+    rule.sources.first().is_some_and(of_all) && !rule.shadow
 }
 
 /// Whether a rule limits a class for every client, whatever it sends.

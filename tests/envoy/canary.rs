@@ -7,14 +7,15 @@ use crate::rig::{Options, Rig, count};
 /// In every string that a policy, a client or the environment holds. As long as any of ours, and nothing else's.
 const MARKER: &str = "canary_3f0c9d7ab1";
 
-/// A policy with the marker in each of its texts that may be any, and in each name.
+/// A policy with the marker in each of its texts that may be any, and in each name but that of the limiter, which the log
+/// says where it fails.
 fn marked_policy(on_error: &str) -> String {
     let policy = r#"{
         "version": 1, "namespace": "rl", "hash_secret_env": "WEIR_HASH_SECRET",
-        "limiters": {"MARKER": {"transport": "webdis", "cluster": "webdis", "authority": "MARKER.example",
+        "limiters": {"main": {"transport": "webdis", "cluster": "webdis", "authority": "MARKER.example",
             "timeout": "2s", "auth_env": "WEIR_LIMITER_AUTH"}},
         "classes": [{"class": "MARKER", "match": {"methods": ["POST"], "path": "/MARKER/{MARKER}"}, "cost": 2}],
-        "rules": [{"name": "MARKER", "limiter": "MARKER", "mode": "exact",
+        "rules": [{"name": "MARKER", "limiter": "main", "mode": "exact",
             "key": [{"header": {"name": "x-MARKER", "as": "key", "secret": true, "trusted": true}},
                     {"authorization": {"scheme": "bearer", "as": "token", "trusted": true}},
                     {"header": {"name": "x-plain", "as": "MARKER", "trusted": true}}],

@@ -137,8 +137,8 @@ impl Options {
         };
         Some(match (note, manager) {
             (Note::HashKeyUnknown(name), _) => format!(
-                "{name} is not set here, so hashes cannot be told, nor whether tier.tenants or overrides names such a \
-                 tenant; set it, or use --secret-file"
+                "{name} is not set here, so hashes cannot be told, nor whether tier.tenants, overrides or limiter.tenants names \
+                 such a tenant; set it, or use --secret-file"
             ),
             (Note::AddressMissing, _) => "the policy reads the client's address: give it with --peer".to_owned(),
             // It is not --peer, but the very property.

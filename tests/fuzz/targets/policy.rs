@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use libfuzzer_sys::fuzz_target;
 use weir::clock::{Ms, Now};
+use weir::engine::plan::Plan;
 use weir::engine::{Arrival, CallOwner, Decision, Engine, Step, decide};
 use weir::limiter::HttpEnd;
-use weir::engine::plan::Plan;
 use weir::policy::{Policy, Problem, Tree};
 use weir::telemetry::Effect;
 use weir_fuzz::{SECRET, Sent, Shared, environment};

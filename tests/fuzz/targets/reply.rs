@@ -5,8 +5,8 @@
 use libfuzzer_sys::fuzz_target;
 use weir::algorithm::{Acquire, Offer, Run, Share};
 use weir::clock::Ms;
-use weir::limiter::{HttpEnd, Reply};
 use weir::limiter::redis::webdis::{By, decode};
+use weir::limiter::{HttpEnd, Reply};
 use weir::policy::{Limit, Terms};
 use weir_fuzz::Pieces;
 

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use libfuzzer_sys::fuzz_target;
 use weir::algorithm::Used;
 use weir::clock::Ms;
-use weir::policy::BreakerLimits;
 use weir::local::Store;
 use weir::local::breaker::{Breaker, Passage};
 use weir::local::lease::Lease;
 use weir::local::table::{ENTRY_BYTES, Entry, Fingerprint, SET_BYTES, Table};
+use weir::policy::BreakerLimits;
 use weir_fuzz::{Pieces, Recorded, Shared};
 
 const LIMITS: BreakerLimits = BreakerLimits { failures: 2, share: 500, within: Ms(1000), probe_every: Ms(200) };
