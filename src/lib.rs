@@ -12,7 +12,7 @@
 //!
 //! Each room knows only those before it in this list, which `tests/rooms.rs` reads:
 //!
-//! rooms: clock, random, percent, hostname, tenant, path, trie, algorithm, policy, request, limiter, telemetry, rules,
+//! rooms: clock, random, percent, hostname, tenant, path, trie, algorithm, policy, bucket, request, limiter, telemetry, rules,
 //! response, local, engine, explain, host
 //!
 //! What comes next has its place: an algorithm is a file in [`algorithm`] and an arm in `Limit::algorithm`; a transport is
@@ -35,6 +35,7 @@
 #![warn(missing_docs, clippy::too_many_lines)]
 
 pub mod algorithm;
+pub mod bucket;
 pub mod clock;
 pub mod engine;
 #[cfg(feature = "explain")]

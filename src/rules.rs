@@ -1,8 +1,11 @@
 //! Which limits apply to a request, by its class and its tenants' tiers.
 
+use std::rc::Rc;
+
+use crate::bucket::BucketId;
 use crate::clock::Ms;
 use crate::path::Malformed;
-use crate::policy::{Allowance, ClassId, Entry, Limit, LimiterId, Mode, OnError, Policy, Rule, Terms};
+use crate::policy::{Allowance, Bounded, ClassId, Entry, Limit, Mode, OnError, Policy, Rule, Terms};
 use crate::request::{Class, Identity, Reading, Request, class_of, tenant_of, tier_of};
 use crate::telemetry::{Effect, Mark, Scope};
 use crate::tenant::{Storage, Tenant};
@@ -40,10 +43,8 @@ pub struct Ask {
     pub class: ClassId,
     /// The tier that its tenant is in: an index into the tiers of the rule.
     pub tier: usize,
-    /// Which limiter the bucket is in.
-    pub limiter: LimiterId,
-    /// The Redis key of the bucket.
-    pub key: String,
+    /// Which bucket.
+    pub bucket: BucketId,
     /// The bucket's limit.
     pub limit: Limit,
     /// How many tokens; at most the limit's burst.
@@ -63,7 +64,7 @@ pub struct Ask {
 /// A request that may be sent again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeat {
-    /// Its name, which no Redis key can be.
+    /// Its name.
     pub key: String,
     /// How long it is known.
     pub keep: Ms,
@@ -78,11 +79,6 @@ impl Ask {
         let number = self.limit.requests().rotate_left(32) ^ self.limit.burst().wrapping_mul(0x9e37_79b9_7f4a_7c15);
         // The upper half, in which all bits meet.
         u32::try_from(number.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32).unwrap_or_default()
-    }
-
-    /// Whether both are asked of one bucket.
-    pub fn is_at(&self, other: &Ask) -> bool {
-        self.limiter == other.limiter && self.key == other.key
     }
 
     /// Where in the policy it belongs.
@@ -124,7 +120,7 @@ pub fn judge(policy: &Policy, request: &dyn Request) -> Judgement {
         match judge_by(index, rule, &mut scope, &reading) {
             Ok(Some((tenant, entry))) => {
                 if let Allowance::Limited(_) = entry.allowance {
-                    ask(policy, scope, rule, &tenant, entry, cost, &reading, &mut asks);
+                    ask(policy, scope, rule, tenant, entry, cost, &reading, &mut asks);
                 } else {
                     marks.push(Mark::new(scope, Effect::Unlimited));
                 }
@@ -184,50 +180,40 @@ fn ask(
     policy: &Policy,
     scope: Scope,
     rule: &Rule,
-    tenant: &Tenant,
+    tenant: Tenant,
     entry: &Entry,
     cost: u64,
     reading: &Reading,
     asks: &mut Vec<Ask>,
 ) {
-    let Allowance::Limited(first) = entry.allowance else {
-        return;
-    };
-    let repeat = repeat(policy, rule, tenant, &scope, cost, reading);
-    let limiter = rule.routing.limiter_of(tenant, scope.tier.unwrap_or_default());
-    for (limit, own) in std::iter::once((first, entry.own)).chain(entry.also.iter().copied()) {
+    let limits = entry.allowance.bounded();
+    let repeat = repeat(policy, rule, &tenant, &scope, cost, reading);
+    let limiter = rule.routing.limiter_of(&tenant, scope.tier.unwrap_or_default());
+    let tenant = Rc::new(tenant);
+    for (number, Bounded { kind, limit, own }) in limits.iter().enumerate() {
         asks.push(Ask {
             rule: scope.rule.unwrap_or_default(),
             class: scope.class.unwrap_or_default(),
             tier: scope.tier.unwrap_or_default(),
-            limiter,
-            key: key(policy, rule, tenant, &entry.name, limit),
-            limit,
+            bucket: BucketId { limiter, tenant: tenant.clone(), kind: kind.clone() },
+            limit: *limit,
             cost,
             mode: match rule.mode {
                 Mode::Exact | Mode::Lease(_) if rule.shadow => Mode::Async { sync_interval: SHADOW_INTERVAL },
                 mode => mode,
             },
-            own,
+            own: *own,
             on_error: rule.on_error,
             shadow: rule.shadow,
             repeat: repeat.clone().map(|mut repeat| {
                 // Each bucket is charged for itself, so each remembers for itself.
-                if limit != first {
+                if number > 0 {
                     repeat.key.insert_str(0, &format!("{} ", limit.period().0));
                 }
                 repeat
             }),
         });
     }
-}
-
-/// `<namespace>:{<tenant>}:<rule>:<entry>:<period_ms>:<format>`: the tenant is the hash tag of Redis Cluster. The limit
-/// is not in it, so that a changed quota goes on with the level that is there.
-fn key(policy: &Policy, rule: &Rule, tenant: &Tenant, entry: &str, limit: Limit) -> String {
-    let (mut period, format) = (itoa::Buffer::new(), limit.script().format);
-    let period = period.format(limit.period().0);
-    [&policy.namespace, ":{", tenant.as_str(), "}:", &rule.name, ":", entry, ":", period, ":", format].concat()
 }
 
 /// How a request is known should it be sent again. A client chooses the name, so the request must be the same in all that

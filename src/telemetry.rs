@@ -3,7 +3,8 @@
 //! A record says it in the words of the policy. Keys, and so tenants, stand in it only where the policy has them
 //! observed.
 
-use crate::limiter::Failure;
+use crate::bucket::BucketId;
+use crate::limiter::{Failure, transport_of};
 use crate::policy::{ClassId, Policy};
 
 /// What stands for a rule, a class or a tier where there is none. No name in a policy can look so.
@@ -74,8 +75,8 @@ pub struct Mark {
     pub source: Option<TokenSource>,
     /// Why `on_error` made it, if it did.
     pub degraded: Option<Failure>,
-    /// The Redis key of the bucket, where the policy has it observed.
-    pub key: Option<Box<str>>,
+    /// The bucket, where the policy has it observed.
+    pub bucket: Option<BucketId>,
 }
 
 /// All decisions about one request; the first is the one that its answer tells of.
@@ -132,7 +133,7 @@ impl Scope {
 impl Mark {
     /// A decision that needed no tokens.
     pub fn new(scope: Scope, effect: Effect) -> Mark {
-        Mark { scope, effect, source: None, degraded: None, key: None }
+        Mark { scope, effect, source: None, degraded: None, bucket: None }
     }
 }
 
@@ -158,8 +159,9 @@ impl Record {
                 lines.push_str("; ");
                 mark.write(&mut lines, policy);
             }
-            if let Some(key) = &mark.key {
-                field(&mut lines, "key", key);
+            if let Some(bucket) = &mark.bucket {
+                let transport = transport_of(policy.limiters.get(bucket.limiter));
+                field(&mut lines, "key", &transport.name_of(policy, bucket));
             }
         }
         lines

@@ -8,7 +8,7 @@ use std::fmt;
 
 use hmac_sha256::HMAC;
 
-use crate::percent::{byte_of, escape, push_hex};
+use crate::percent::{byte_of, escape_into, push_hex};
 
 /// Longest value in bytes that stands in a key as it is.
 const MAX_PLAIN: usize = 64;
@@ -45,24 +45,28 @@ impl HashKey {
         HashKey(key.into())
     }
 
-    fn hash(&self, value: &[u8]) -> String {
-        let mut hash = String::with_capacity(HASH_DIGITS.saturating_add(1));
-        hash.push('~');
+    fn push_hash(&self, name: &mut String, value: &[u8]) {
+        name.push('~');
         for byte in HMAC::mac(value, &self.0).iter().take(HASH_DIGITS / 2) {
-            push_hex(&mut hash, *byte, b"0123456789abcdef");
+            push_hex(name, *byte, b"0123456789abcdef");
         }
-        hash
     }
 }
 
 impl Tenant {
     /// The tenant that a source with this label names by this value.
     pub fn new(label: &str, value: &[u8], storage: Storage, key: &HashKey) -> Tenant {
-        let written = match storage {
-            Storage::Plain if value.len() <= MAX_PLAIN => escape(value),
-            Storage::Plain | Storage::Secret => key.hash(value),
-        };
-        Tenant([label, ".", &written].concat())
+        let is_plain = storage == Storage::Plain && value.len() <= MAX_PLAIN;
+        let length = if is_plain { value.len() } else { HASH_DIGITS.saturating_add(1) };
+        let mut name = String::with_capacity(label.len().saturating_add(length).saturating_add(1));
+        name.push_str(label);
+        name.push('.');
+        if is_plain {
+            escape_into(&mut name, value);
+        } else {
+            key.push_hash(&mut name, value);
+        }
+        Tenant(name)
     }
 
     /// A secret tenant, named by its hash: `~` and 32 lower-case hex digits. None where it is no hash.

@@ -60,8 +60,8 @@ fn its_policies_are_valid_and_their_defaults_are_the_ones_it_names() {
     assert_eq!(whole.rules[0].shadow, smallest.rules[0].shadow);
     let minute = weir::clock::Ms(60_000);
     assert_eq!(
-        smallest.rules[0].tiers[0].entries[0].allowance,
-        weir::policy::Allowance::Limited(Limit::new(100, minute, 100).unwrap())
+        smallest.rules[0].tiers[0].entries[0].limits().collect::<Vec<_>>(),
+        [Limit::new(100, minute, 100).unwrap()]
     );
     let limiter_of = |user: &str, tier| {
         let tenant = Tenant::new("user", user.as_bytes(), Storage::Plain, &HashKey::default());

@@ -169,7 +169,8 @@ impl<S> Engine<S> {
         waits: bool,
     ) {
         let now = self.now.mono;
-        let is_barred = |index: usize| charges.get(index).is_some_and(|charge| plan.is_barred(charge.ask.limiter, now));
+        let is_barred =
+            |index: usize| charges.get(index).is_some_and(|charge| plan.is_barred(charge.ask.bucket.limiter, now));
         // Those that may not be asked come first, and last those that are spent at once as a probe.
         let (barred, others): (Vec<_>, Vec<_>) = std::mem::take(unsure).into_iter().partition(|(at, _)| is_barred(*at));
         let (probing, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|(_, taken)| *taken == Taken::Probe);
@@ -183,11 +184,11 @@ impl<S> Engine<S> {
                 charge.state = State::Open;
             } else if !tally.is_decided() {
                 // All that a request asks of one limiter is one probe.
-                let limiter = charge.ask.limiter;
+                let limiter = charge.ask.bucket.limiter;
                 let (is_open, is_in_probe) = (plan.is_open(limiter), probes.contains(&limiter));
                 let random = self.random();
                 taken = plan.may_ask(&charge.ask, taken, is_in_probe, now, random);
-                taken = self.unless_it_cannot_wait(charge, taken, waits);
+                taken = self.unless_it_cannot_wait(plan, charge, taken, waits);
                 if is_open && !matches!(taken, Taken::Failed(_)) {
                     probes.push(limiter);
                 }
@@ -207,19 +208,21 @@ impl<S> Engine<S> {
             State::Failed(failure) => Told::Here(Taken::Failed(failure)),
             State::InLine => Told::Nothing,
             State::Open | State::Missing => {
-                if charge.ask.asks_limiter() && self.bad_keys.has(&charge.ask, self.now.mono) {
+                if charge.ask.asks_limiter() && plan.is_left_alone(&charge.ask.bucket, self.now.mono) {
                     return Told::Here(Taken::Failed(Failure::BadKey));
                 }
                 let taken = plan.take(&charge.ask, self.now.mono);
-                Told::Here(self.unless_it_cannot_wait(charge, taken, waits))
+                Told::Here(self.unless_it_cannot_wait(plan, charge, taken, waits))
             }
         }
     }
 
     /// A limiter is not asked by a request that cannot wait for its answer, nor for a key that is left alone.
-    fn unless_it_cannot_wait(&self, charge: &Charge, taken: Taken, waits: bool) -> Taken {
+    fn unless_it_cannot_wait(&self, plan: &Plan, charge: &Charge, taken: Taken, waits: bool) -> Taken {
         match taken {
-            Taken::Missing { .. } if self.bad_keys.has(&charge.ask, self.now.mono) => Taken::Failed(Failure::BadKey),
+            Taken::Missing { .. } if plan.is_left_alone(&charge.ask.bucket, self.now.mono) => {
+                Taken::Failed(Failure::BadKey)
+            }
             Taken::Missing { .. } if !waits || charge.asked >= MOST_ASKED => Taken::Failed(Failure::Timeout),
             taken => taken,
         }
@@ -253,7 +256,7 @@ impl<S> Engine<S> {
                 mark.source = Some(if is_own { TokenSource::Local } else { TokenSource::Known });
                 tally.refused(mark, limit, share);
             }
-            Some(Taken::Failed(failure)) => tally.failed(mark, charge.ask.limiter, failure),
+            Some(Taken::Failed(failure)) => tally.failed(mark, charge.ask.bucket.limiter, failure),
             Some(Taken::Missing { .. } | Taken::Probe) => {
                 charge.state = State::Missing;
                 tally.is_missing = true;

@@ -43,7 +43,7 @@ impl Out {
         plan: &Plan,
         now: Ms,
     ) -> Out {
-        let (ends, late_at) = (now + call_timeout(plan, line.limiter), now + wait_of(plan, line.limiter));
+        let (ends, late_at) = (now + call_timeout(plan, line.bucket.limiter), now + wait_of(plan, line.bucket.limiter));
         Out { line, attempt: Attempt::FIRST, asked, group, lending, sent: now, ends, late_at, late: false }
     }
 }
@@ -57,16 +57,17 @@ impl<S> Engine<S> {
         };
         for (ticket, _) in &out.group {
             let charges = self.waiters.get_mut(ticket).map(|waiter| waiter.charges.as_mut_slice()).unwrap_or_default();
-            if let Some(charge) = charges.iter_mut().find(|charge| charge.ask.is_at(&line.ask)) {
+            if let Some(charge) = charges.iter_mut().find(|charge| charge.ask.bucket == line.ask.bucket) {
                 charge.asked = charge.asked.saturating_add(1);
             }
         }
         line.calls.push(id);
+        let (plan, bucket) = (line.plan.clone(), &out.line.bucket);
         self.steps.push(Step::Call(Call {
             id,
-            plan: line.plan.clone(),
-            limiter: out.line.limiter,
-            http: line.plan.transport(out.line.limiter).encode(&line.ask.key, &out.asked, out.attempt),
+            limiter: bucket.limiter,
+            http: plan.transport(bucket.limiter).encode(&plan.policy, bucket, &out.asked, out.attempt),
+            plan,
             timeout: out.ends - self.now.mono,
         }));
         self.calls.insert(id, out);
@@ -84,22 +85,22 @@ impl<S> Engine<S> {
         let (plan, ask) = (line.plan.clone(), line.ask.clone());
         if !call.late && call.late_at <= self.now.mono {
             call.late = true;
-            self.count_failure(&plan, ask.limiter);
+            self.count_failure(&plan, ask.bucket.limiter);
         }
         // An answer after the call's own end is none.
         let end = if self.now.mono < call.ends { end } else { HttpEnd::NoAnswer };
-        let reply = plan.transport(ask.limiter).decode(end, &call.asked, call.attempt);
+        let reply = plan.transport(ask.bucket.limiter).decode(end, &call.asked, call.attempt);
         let call_end = match &reply {
             Reply::Acquired(_) => CallEnd::Ok,
             Reply::Again(_) => CallEnd::NoScript,
             Reply::Failure(failure) => CallEnd::Failed(*failure),
         };
-        self.steps.push(Step::Count(plan.clone(), Event::CallEnded(ask.limiter, call_end)));
+        self.steps.push(Step::Count(plan.clone(), Event::CallEnded(ask.bucket.limiter, call_end)));
         match reply {
             Reply::Acquired(acquired) => {
                 // One that nobody could wait for shows no limiter that can be asked again.
                 if !call.late {
-                    plan.call_succeeded(ask.limiter, self.now.mono);
+                    plan.call_succeeded(ask.bucket.limiter, self.now.mono);
                 }
                 self.deliver(&plan, &ask, &call, &acquired);
             }
@@ -130,11 +131,11 @@ impl<S> Engine<S> {
     /// told again rather than lost, and those who wait may be charged twice.
     fn ask_again(&mut self, plan: Rc<Plan>, ask: Ask, call: Out, id: CallId) {
         let now = self.now.mono;
-        let late_at = now + wait_of(&plan, ask.limiter);
+        let late_at = now + wait_of(&plan, ask.bucket.limiter);
         let mut again = Out { sent: now, late_at, late: false, ..call };
         again.group.retain(|(ticket, _)| {
             let charges = self.waiters.get(ticket).map(|waiter| waiter.charges.as_slice()).unwrap_or_default();
-            charges.iter().any(|charge| charge.ask.is_at(&ask) && charge.deadline > now)
+            charges.iter().any(|charge| charge.ask.bucket == ask.bucket && charge.deadline > now)
         });
         // In mode async a call asks for nobody by name.
         if !again.asked.runs.is_empty() {
@@ -144,7 +145,7 @@ impl<S> Engine<S> {
         // What it carried goes with the old lease.
         again.asked.offer = Offer { want: want.saturating_sub(carry), debt, ..Offer::default() };
         if again.lending.is_none() {
-            again.ends = now + call_timeout(&plan, ask.limiter);
+            again.ends = now + call_timeout(&plan, ask.bucket.limiter);
         }
         if again.group.is_empty() && again.asked.offer == Offer::default() {
             if let Some(lending) = again.lending {
@@ -181,7 +182,8 @@ impl<S> Engine<S> {
                 Share::Granted(standing) => self.told(*ticket, ask, State::Granted(*standing)),
                 Share::Refused { .. } => {
                     let waiter = self.waiters.get(ticket);
-                    let charge = waiter.and_then(|waiter| waiter.charges.iter().find(|charge| charge.ask.is_at(ask)));
+                    let charge =
+                        waiter.and_then(|waiter| waiter.charges.iter().find(|charge| charge.ask.bucket == ask.bucket));
                     if let Some(charge) = charge {
                         // Before this proxy asks again, nobody can have it.
                         let is_lent = call.lending.is_some() && acquired.lent.size() > 0;
@@ -224,13 +226,13 @@ impl<S> Engine<S> {
     /// A call has failed, and its requests with it.
     fn fail(&mut self, plan: &Rc<Plan>, ask: &Ask, call: &Out, failure: Failure, may_have_run: bool) {
         if failure == Failure::BadKey {
-            self.bad_keys.add(ask, self.now.mono);
+            plan.leave_alone(&ask.bucket, self.now.mono);
             if !call.late {
                 // The limiter is well.
-                plan.call_succeeded(ask.limiter, self.now.mono);
+                plan.call_succeeded(ask.bucket.limiter, self.now.mono);
             }
         } else if !call.late {
-            self.count_failure(plan, ask.limiter);
+            self.count_failure(plan, ask.bucket.limiter);
         }
         if let Some(lending) = call.lending {
             let end = if may_have_run { LendingEnd::Unknown } else { LendingEnd::NotExecuted(call.asked.offer) };

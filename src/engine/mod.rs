@@ -11,7 +11,6 @@
 //! that is gone is dropped: nobody else gets it, and nobody gives it back, unless it is held as a lease.
 
 mod admission;
-mod bad_keys;
 mod by_age;
 mod calls;
 mod effects;
@@ -29,7 +28,6 @@ pub use admission::{Admission, Charge};
 pub use effects::{Arrival, Call, CallEnd, CallId, CallOwner, Decision, Event, Step, Ticket, Verdict};
 pub use turn::MOST_FINISHED;
 
-use bad_keys::BadKeys;
 use by_age::ByAge;
 use calls::{Out, wait_of};
 use plan::Plan;
@@ -91,7 +89,6 @@ pub struct Engine<S> {
     looked_at: Option<LineId>,
     /// Lines to look after, and when.
     watches: BTreeSet<(Ms, LineId)>,
-    bad_keys: BadKeys,
     woken: bool,
     next: u64,
     random: SplitMix64,
@@ -118,7 +115,6 @@ impl<S> Engine<S> {
             to_serve: VecDeque::new(),
             looked_at: None,
             watches: BTreeSet::new(),
-            bad_keys: BadKeys::default(),
             woken: false,
             next: 0,
             random: SplitMix64::new(seed),
@@ -162,7 +158,7 @@ impl<S> Engine<S> {
                     add_mark(&mut marks, Mark::new(ask.scope(), Effect::Repeated));
                 }
                 _ => {
-                    let deadline = now.mono + wait_of(plan, ask.limiter);
+                    let deadline = now.mono + wait_of(plan, ask.bucket.limiter);
                     charges.push(Charge::new(ask, deadline));
                 }
             }

@@ -42,7 +42,7 @@ impl<S> Engine<S> {
             return;
         }
         match due {
-            Due::Ahead if plan.is_open(ask.limiter) => {}
+            Due::Ahead if plan.is_open(ask.bucket.limiter) => {}
             Due::Ahead => self.want_call(plan, ask, Wish::Borrow),
             Due::Now => self.want_call(plan, ask, Wish::GiveBack),
             Due::LookIn(wait) if self.watches.len() < MOST_WATCHED => {
@@ -63,7 +63,7 @@ impl<S> Engine<S> {
     /// Another call is out where this worker wanted to settle. Whoever made it may not come to settle the rest.
     pub(super) fn settle_later(&mut self, plan: &Rc<Plan>, ask: &Ask) {
         if settles(ask) {
-            self.look_after(plan, ask, Due::LookIn(call_timeout(plan, ask.limiter)));
+            self.look_after(plan, ask, Due::LookIn(call_timeout(plan, ask.bucket.limiter)));
         }
     }
 
@@ -87,7 +87,7 @@ impl<S> Engine<S> {
             };
             line.is_watched = false;
             let (plan, ask) = (line.plan.clone(), line.ask.clone());
-            let is_left_alone = self.bad_keys.has(&ask, self.now.mono);
+            let is_left_alone = plan.is_left_alone(&ask.bucket, self.now.mono);
             if plan.is_retired() {
                 // Ticks refresh the plan that is in force.
                 plan.refresh(self.now.mono);
@@ -98,7 +98,7 @@ impl<S> Engine<S> {
             };
             match due {
                 // The limiter is left alone; what is to be settled is settled later.
-                Some(Due::Now) if plan.is_open(ask.limiter) || is_left_alone => {
+                Some(Due::Now) if plan.is_open(ask.bucket.limiter) || is_left_alone => {
                     self.look_after(&plan, &ask, Due::LookIn(Ms(1000)));
                 }
                 Some(Due::Now) => line.wish = Some(Wish::GiveBack),

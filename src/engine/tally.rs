@@ -121,6 +121,6 @@ pub(super) fn source_of(receipt: Receipt) -> TokenSource {
 
 /// The decision about what is asked of a bucket.
 pub(super) fn mark_of(plan: &Plan, ask: &Ask, effect: Effect) -> Mark {
-    let key = plan.policy.shows_keys().then(|| ask.key.as_str().into());
-    Mark { key, ..Mark::new(ask.scope(), effect) }
+    let bucket = plan.policy.shows_keys().then(|| ask.bucket.clone());
+    Mark { bucket, ..Mark::new(ask.scope(), effect) }
 }

@@ -179,7 +179,7 @@ impl<S> Engine<S> {
         let calls = self.calls.values_mut().filter(|call| !call.late && call.late_at <= now);
         let late = calls.take(MOST_SEEN_TO).filter_map(|call| {
             call.late = true;
-            self.lines.get(&call.line).map(|line| (line.plan.clone(), line.ask.limiter))
+            self.lines.get(&call.line).map(|line| (line.plan.clone(), line.ask.bucket.limiter))
         });
         let late: Vec<(Rc<Plan>, LimiterId)> = late.collect();
         for (plan, limiter) in late {

@@ -12,8 +12,9 @@ use super::plan::{Election, Plan};
 use super::turn::{MOST_SERVED, Served};
 use super::{CallId, CallOwner, Engine, Ticket};
 use crate::algorithm::{Acquire, Offer, runs};
+use crate::bucket::BucketId;
 use crate::local::lease::Wish;
-use crate::policy::{LimiterId, Mode};
+use crate::policy::Mode;
 use crate::rules::Ask;
 
 /// One bucket under one plan and limit, since those of another tier ask otherwise; or one request at it, where calls are
@@ -21,8 +22,7 @@ use crate::rules::Ask;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LineId {
     plan: u64,
-    pub(super) limiter: LimiterId,
-    key: Rc<str>,
+    pub(super) bucket: BucketId,
     epoch: u32,
     alone: Option<Ticket>,
 }
@@ -48,8 +48,7 @@ pub(super) struct Line {
 impl<S> Engine<S> {
     /// The line at a bucket, a new one where there is none.
     pub(super) fn line(&mut self, plan: &Rc<Plan>, ask: &Ask, alone: Option<Ticket>) -> LineId {
-        let (limiter, key) = (ask.limiter, ask.key.as_str().into());
-        let id = LineId { plan: plan.id, limiter, key, epoch: ask.epoch(), alone };
+        let id = LineId { plan: plan.id, bucket: ask.bucket.clone(), epoch: ask.epoch(), alone };
         self.lines.entry(id.clone()).or_insert_with(|| Line {
             plan: plan.clone(),
             ask: ask.clone(),
@@ -128,7 +127,7 @@ impl<S> Engine<S> {
         }
         // Exact mode has a lease only where something is held, or goes back.
         let may_lend = hold || group.is_empty() || !matches!(ask.mode, Mode::Exact | Mode::Local);
-        let is_about_lease = may_lend && line.calls.is_empty() && plan.transport(ask.limiter).can().lends;
+        let is_about_lease = may_lend && line.calls.is_empty() && plan.transport(ask.bucket.limiter).can().lends;
         // What is held is held for somebody else who waits, and does not go back.
         let wish = match group.iter().map(|(_, cost)| *cost).max() {
             None => wish.unwrap_or(Wish::Borrow),
@@ -136,7 +135,7 @@ impl<S> Engine<S> {
             Some(_) => Wish::Borrow,
         };
         let election = match is_about_lease {
-            true => plan.open_call(&ask, wish, self.worker, self.now.mono, call_timeout(&plan, ask.limiter)),
+            true => plan.open_call(&ask, wish, self.worker, self.now.mono, call_timeout(&plan, ask.bucket.limiter)),
             false => Election::Void,
         };
         let (offer, lending) = match election {
@@ -189,13 +188,14 @@ impl<S> Engine<S> {
         let Some(line) = self.lines.get_mut(id) else {
             return (group, false);
         };
-        let transport = line.plan.transport(line.ask.limiter);
+        let transport = line.plan.transport(line.ask.bucket.limiter);
         let most = if transport.can().groups { MOST_SERVED } else { 1 };
         let (max_runs, mut runs) = (transport.max_runs(), 0_usize);
         while let Some(ticket) = line.queue.front() {
             // Nobody is charged for one whose time is over; it is about to be decided.
             let waiter = self.waiters.get(ticket);
-            let charge = waiter.and_then(|waiter| waiter.charges.iter().find(|charge| charge.ask.is_at(&line.ask)));
+            let charge =
+                waiter.and_then(|waiter| waiter.charges.iter().find(|charge| charge.ask.bucket == line.ask.bucket));
             let charge = charge.filter(|charge| charge.deadline > self.now.mono);
             if let (Some(waiter), Some(charge)) = (waiter, charge) {
                 let cost = charge.ask.cost;
@@ -226,7 +226,7 @@ impl<S> Engine<S> {
             self.told(ticket, &ask, State::Open);
             self.go_on(ticket, Patience::Waits);
             if let Some(waiter) = self.waiters.get_mut(&ticket) {
-                let is_open = |charge: &&mut Charge| charge.state == State::Open && charge.ask.is_at(&ask);
+                let is_open = |charge: &&mut Charge| charge.state == State::Open && charge.ask.bucket == ask.bucket;
                 let open = waiter.charges.iter_mut().filter(is_open);
                 let is_open = open.map(|charge| charge.state = State::InLine).count() > 0;
                 if let Some(line) = self.lines.get_mut(id).filter(|_| is_open) {

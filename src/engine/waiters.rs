@@ -112,7 +112,7 @@ impl<S> Engine<S> {
     /// One of the buckets that a request waits for has said something.
     pub(super) fn told(&mut self, ticket: Ticket, bucket: &Ask, state: State) {
         if let Some(waiter) = self.waiters.get_mut(&ticket) {
-            let waits = |charge: &&mut Charge| charge.state == State::InLine && charge.ask.is_at(bucket);
+            let waits = |charge: &&mut Charge| charge.state == State::InLine && charge.ask.bucket == bucket.bucket;
             waiter.charges.iter_mut().filter(waits).for_each(|charge| charge.state = state);
         }
     }

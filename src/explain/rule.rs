@@ -2,7 +2,7 @@
 
 use super::Asking;
 use crate::clock::Ms;
-use crate::limiter::Failure;
+use crate::limiter::{Failure, transport_of};
 use crate::policy::{Allowance, ClassId, Limit, Mode, OnError, Origin, Policy, Rule};
 use crate::request::{Identity, Request, identify, value_of};
 use crate::response::{Answer, Outcome, answer};
@@ -190,7 +190,7 @@ impl Asking<'_> {
         seen.entry = entry.map(|entry| entry.name.clone());
         // Alone: an earlier rule that refuses the request would hide this one.
         let alone = Policy { rules: vec![rule.clone()], ..self.policy.clone() };
-        seen.result = match (judge(&alone, self.request).ruling, entry.map(|entry| entry.allowance)) {
+        seen.result = match (judge(&alone, self.request).ruling, entry.map(|entry| &entry.allowance)) {
             (Ruling::Ask(asks), _) => RuleResult::Takes {
                 buckets: asks.iter().map(|ask| self.bucket(ask)).collect(),
                 on_failure: self.on_failure(index, rule),
@@ -241,10 +241,11 @@ impl Asking<'_> {
     fn bucket(self, ask: &Ask) -> BucketSeen {
         let own = ask.own.filter(|_| ask.mode == Mode::Local || ask.on_error == OnError::Local);
         let limiters = &self.policy.limiters;
+        let limiter = limiters.get(ask.bucket.limiter);
         let is_one_of_several = limiters.iter().count() > 1 && ask.mode != Mode::Local;
         BucketSeen {
-            key: self.masked(&ask.key),
-            limiter: is_one_of_several.then(|| limiters.get(ask.limiter).name.clone()),
+            key: self.masked(&transport_of(limiter).name_of(self.policy, &ask.bucket)),
+            limiter: is_one_of_several.then(|| limiter.name.clone()),
             is_local: ask.mode == Mode::Local,
             limit: ask.limit,
             own,

@@ -153,7 +153,7 @@ fn count(plan: &Rc<Plan>, verdict: &Verdict, now: Option<Now>) {
                 // All buckets of one rule and tenant are in one limiter.
                 let of_rule = verdict.charges.iter().find(|charge| charge.ask.scope() == mark.scope);
                 if let Some(charge) = of_rule {
-                    warn(&plan.policy.limiters.get(charge.ask.limiter).name, failure, now);
+                    warn(&plan.policy.limiters.get(charge.ask.bucket.limiter).name, failure, now);
                 }
             }
             None => {}

@@ -8,7 +8,8 @@ use std::fmt::Debug;
 use super::redis::webdis::Webdis;
 use super::{Failure, HttpCall, HttpEnd};
 use crate::algorithm::{Acquire, Acquired};
-use crate::policy::Limiter;
+use crate::bucket::BucketId;
+use crate::policy::{Limiter, Policy};
 
 /// A way to ask a limiter. It keeps nothing: what a call needs to know again is in its [`Attempt`].
 pub trait Transport: Debug {
@@ -21,8 +22,11 @@ pub trait Transport: Debug {
     /// The most runs in one call, so that its reply is no longer than that.
     fn max_runs(&self) -> usize;
 
-    /// Encodes a call to the bucket of this name.
-    fn encode(&self, bucket: &str, asked: &Acquire, attempt: Attempt) -> HttpCall;
+    /// What a bucket is called by this way, for those who look for it.
+    fn name_of(&self, policy: &Policy, bucket: &BucketId) -> String;
+
+    /// Encodes a call to a bucket.
+    fn encode(&self, policy: &Policy, bucket: &BucketId, asked: &Acquire, attempt: Attempt) -> HttpCall;
 
     /// Reads how that attempt at a call ended.
     fn decode(&self, end: HttpEnd, asked: &Acquire, attempt: Attempt) -> Reply;

@@ -111,10 +111,11 @@ impl Table {
         Some(Table { prefix, sets, seed, evictions: Cell::new(0), births: Cell::new(births) })
     }
 
-    /// The fingerprint of a key.
-    pub fn fingerprint(&self, key: &str) -> Fingerprint {
+    /// The fingerprint of a name among those of its kind, which a number tells from others.
+    pub fn fingerprint(&self, kind: u64, name: &str) -> Fingerprint {
         let mut hasher = SipHasher13::new_with_keys(self.seed.0, self.seed.1);
-        hasher.write(key.as_bytes());
+        hasher.write(&kind.to_le_bytes());
+        hasher.write(name.as_bytes());
         Fingerprint(hasher.finish128().as_u128())
     }
 

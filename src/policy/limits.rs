@@ -1,12 +1,14 @@
 //! The limits of a rule, by tier and class.
 
+use std::rc::Rc;
+
 use super::classes::DEFAULT;
 use super::language::{LIMIT, LIST, NAME, Value};
 use super::limit::{self, Limit, NoLimit};
 use super::problem::{Found, Path};
 use super::read::{Fields, Reader};
 use super::tree::Tree;
-use super::{ClassId, Classes, Mode};
+use super::{BucketKind, ClassId, Classes, Mode};
 
 /// The limits of one tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,21 +28,28 @@ pub struct Entry {
     pub name: String,
     /// What it allows.
     pub allowance: Allowance,
-    /// The share of one proxy, where the rule needs one.
-    pub own: Option<Limit>,
-    /// Limits that must hold as well, each with the share of one proxy; their periods differ.
-    pub also: Vec<(Limit, Option<Limit>)>,
 }
 
 /// What an entry allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allowance {
     /// Nothing: 403.
     Deny,
     /// Everything.
     Unlimited,
-    /// A token bucket.
-    Limited(Limit),
+    /// What all of these limits allow, one at least; their periods differ.
+    Limited(Vec<Bounded>),
+}
+
+/// A limit of an entry, and the buckets that it bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounded {
+    /// Which of a tenant's buckets.
+    pub kind: Rc<BucketKind>,
+    /// What each of them holds.
+    pub limit: Limit,
+    /// The share of one proxy, where the rule needs one.
+    pub own: Option<Limit>,
 }
 
 const LIMIT_TEXT: &str = "write requests/period with s, m, h or d, such as 10/m";
@@ -48,6 +57,8 @@ const LIMIT_TEXT: &str = "write requests/period with s, m, h or d, such as 10/m"
 /// What the limits of a rule must fit.
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'c> {
+    /// The name of the rule; none where that could not be read.
+    pub rule: &'c str,
     pub classes: &'c Classes,
     /// How the rule counts; None where that could not be read.
     pub mode: Option<Mode>,
@@ -91,7 +102,7 @@ fn is_by_name(tree: &Tree) -> bool {
 
 /// The limits of one tier, or of one tenant.
 pub(super) fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree, setting: Setting) -> Option<Tier> {
-    let Setting { classes, mode } = setting;
+    let Setting { rule, classes, mode } = setting;
     let mut entries: Vec<(Path, Entry)> = Vec::new();
     let mut complete = true;
     if is_by_name(tree) {
@@ -107,13 +118,13 @@ pub(super) fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree,
                 );
                 complete = false;
             }
-            match entry(reader, &path, name, tree) {
+            match entry(reader, &path, [rule, name], tree) {
                 Some(entry) => entries.push((path, entry)),
                 None => complete = false,
             }
         }
     } else {
-        entries.push((path.clone(), entry(reader, path, DEFAULT, tree)?));
+        entries.push((path.clone(), entry(reader, path, [rule, DEFAULT], tree)?));
     }
     if complete && !entries.iter().any(|(_, entry)| entry.name == DEFAULT) {
         let wanted = "write a limit for the requests of all other classes; unlimited if there shall be none";
@@ -148,22 +159,26 @@ fn costs(classes: &Classes, by_class: &[usize], entry: usize) -> impl Iterator<I
     matches.map(|class_match| class_match.cost)
 }
 
-/// An allowance, or a list of limits that differ in `per`.
-fn entry(reader: &mut Reader, path: &Path, name: &str, tree: &Tree) -> Option<Entry> {
-    let mut entry = Entry { name: name.to_owned(), allowance: Allowance::Deny, own: None, also: Vec::new() };
+/// An allowance, or a list of limits that differ in `per`: an entry of that rule and name.
+fn entry(reader: &mut Reader, path: &Path, [rule, name]: [&str; 2], tree: &Tree) -> Option<Entry> {
+    let named = |allowance| Entry { name: name.to_owned(), allowance };
+    let bounded = |limit| Bounded { kind: Rc::new(BucketKind::new(rule, name, limit)), limit, own: None };
     let Tree::List(items) = tree else {
-        entry.allowance = allowance(reader, path, tree)?;
-        return Some(entry);
+        return Some(named(match read_one(reader, path, tree)? {
+            One::Deny => Allowance::Deny,
+            One::Unlimited => Allowance::Unlimited,
+            One::Limit(limit) => Allowance::Limited(vec![bounded(limit)]),
+        }));
     };
     let mut limits: Vec<Limit> = Vec::new();
     let mut complete = true;
     for (path, tree) in reader.list(path, tree, LIMIT_TEXT)? {
-        match allowance(reader, &path, tree) {
-            Some(Allowance::Limited(limit)) if limits.iter().any(|other| other.period() == limit.period()) => {
+        match read_one(reader, &path, tree) {
+            Some(One::Limit(limit)) if limits.iter().any(|other| other.period() == limit.period()) => {
                 let wanted = "keep the tighter one: the limits of a list differ in per";
                 reader.note(&path, Found::Nothing, "has the period of another limit", wanted);
             }
-            Some(Allowance::Limited(limit)) => limits.push(limit),
+            Some(One::Limit(limit)) => limits.push(limit),
             Some(_) => {
                 reader.note(&path, Found::Nothing, "is no limit, and stands in a list of them", LIMIT_TEXT);
             }
@@ -173,20 +188,24 @@ fn entry(reader: &mut Reader, path: &Path, name: &str, tree: &Tree) -> Option<En
     if let Value::List(list) = LIST {
         reader.is_as_many(path, items.len(), list.least, list.most);
     }
-    let mut limits = limits.into_iter();
-    entry.allowance = Allowance::Limited(limits.next().filter(|_| complete)?);
-    entry.also = limits.map(|limit| (limit, None)).collect();
-    Some(entry)
+    let is_complete = complete && !limits.is_empty();
+    is_complete.then(|| named(Allowance::Limited(limits.into_iter().map(bounded).collect())))
 }
 
 impl Entry {
     /// The limits that all hold: none where the word is `deny` or `unlimited`.
     pub fn limits(&self) -> impl Iterator<Item = Limit> {
-        let first = match self.allowance {
-            Allowance::Limited(limit) => Some(limit),
-            Allowance::Deny | Allowance::Unlimited => None,
-        };
-        first.into_iter().chain(self.also.iter().map(|(limit, _)| *limit))
+        self.allowance.bounded().iter().map(|bounded| bounded.limit)
+    }
+}
+
+impl Allowance {
+    /// The limits with their buckets: none where the word is `deny` or `unlimited`.
+    pub fn bounded(&self) -> &[Bounded] {
+        match self {
+            Allowance::Limited(limits) => limits,
+            Allowance::Deny | Allowance::Unlimited => &[],
+        }
     }
 }
 
@@ -197,7 +216,7 @@ pub(super) fn gives_more(tiers: &[Tier], tier: Option<usize>, than: Option<usize
         let entries = tier.map(|tier| tier.by_class.iter().filter_map(|entry| tier.entries.get(*entry)));
         entries.into_iter().flatten()
     };
-    entries(tier).zip(entries(than)).any(|(one, other)| match (one.allowance, other.allowance) {
+    entries(tier).zip(entries(than)).any(|(one, other)| match (&one.allowance, &other.allowance) {
         (Allowance::Deny, _) | (_, Allowance::Unlimited) => false,
         (Allowance::Unlimited, _) | (_, Allowance::Deny) => true,
         // Less only where each limit of the other is met by one that is as tight.
@@ -215,20 +234,24 @@ pub(super) fn share(tiers: &mut [Tier], classes: &Classes, proxies: u64) {
     for tier in tiers {
         for (index, entry) in tier.entries.iter_mut().enumerate() {
             let largest = costs(classes, &tier.by_class, index).max().unwrap_or(1);
-            if let Allowance::Limited(limit) = entry.allowance {
-                entry.own = Some(limit.share(proxies, largest));
-            }
-            for (limit, own) in &mut entry.also {
-                *own = Some(limit.share(proxies, largest));
+            if let Allowance::Limited(limits) = &mut entry.allowance {
+                limits.iter_mut().for_each(|bounded| bounded.own = Some(bounded.limit.share(proxies, largest)));
             }
         }
     }
 }
 
-fn allowance(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Allowance> {
+/// A limit, or a word in place of one.
+enum One {
+    Deny,
+    Unlimited,
+    Limit(Limit),
+}
+
+fn read_one(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<One> {
     match tree {
-        Tree::Text(text) if text == "deny" => Some(Allowance::Deny),
-        Tree::Text(text) if text == "unlimited" => Some(Allowance::Unlimited),
+        Tree::Text(text) if text == "deny" => Some(One::Deny),
+        Tree::Text(text) if text == "unlimited" => Some(One::Unlimited),
         Tree::Text(text) => {
             let found = Found::LimitText(text.clone());
             match limit::parse(text) {
@@ -248,7 +271,7 @@ fn allowance(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Allowance>
     }
 }
 
-fn limit_object(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<Allowance> {
+fn limit_object(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<One> {
     let fields = reader.object(path, tree, &LIMIT)?;
     let requests = limit_number(reader, &fields, "requests");
     let period = reader.duration(&fields, "per");
@@ -268,9 +291,9 @@ fn limit_number(reader: &mut Reader, fields: &Fields, word: &'static str) -> Opt
     reader.integer(fields, word)
 }
 
-fn checked(reader: &mut Reader, path: &Path, found: Found, limit: Result<Limit, NoLimit>) -> Option<Allowance> {
+fn checked(reader: &mut Reader, path: &Path, found: Found, limit: Result<Limit, NoLimit>) -> Option<One> {
     match limit {
-        Ok(limit) => return Some(Allowance::Limited(limit)),
+        Ok(limit) => return Some(One::Limit(limit)),
         Err(NoLimit::Zero) => reader.note(path, found, "allows nothing", "write the word deny for that"),
         Err(NoLimit::Period) => {
             reader.note(path, found, "has a period out of range", "write per in whole seconds, from 1s to 31d")

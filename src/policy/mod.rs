@@ -3,6 +3,7 @@
 //! The language is described in the README. Decoding tells every problem at once and changes nothing; whoever decodes
 //! keeps the old plan until a new one is there. This room must not know how requests are read or limits are kept.
 
+mod bucket_kind;
 mod classes;
 mod decode;
 pub mod language;
@@ -26,10 +27,11 @@ mod words;
 
 use std::collections::HashMap;
 
+pub use bucket_kind::BucketKind;
 pub use classes::{ClassId, ClassIndex, ClassMatch, Classes, Condition};
 pub use limit::{EXACT_IN_A_DOUBLE, Limit, NoLimit};
 pub use limiters::{BreakerLimits, Credential, Limiter};
-pub use limits::{Allowance, Entry, Tier};
+pub use limits::{Allowance, Bounded, Entry, Tier};
 pub use networks::Networks;
 pub use observe::Observe;
 pub use problem::{Found, Path, Problem, Segment};

@@ -9,9 +9,9 @@ use crate::tenant::Tenant;
 /// The classes that a rule limits and that no other rule limits for all clients together. What is wrong with a rule that
 /// could not be read is told in its turn: it is taken to limit all classes.
 pub(super) fn classes<'c>(rules: &[Option<Rule>], index: usize, classes: &'c Classes) -> Vec<&'c str> {
-    let is_limit = |allowance: Option<Allowance>| matches!(allowance, Some(Allowance::Limited(_)));
+    let is_limit = |allowance: Option<&Allowance>| matches!(allowance, Some(Allowance::Limited(_)));
     if let Some(Some(rule)) = rules.get(index)
-        && !rule.tiers.iter().any(|tier| tier.entries.iter().any(|entry| is_limit(Some(entry.allowance))))
+        && !rule.tiers.iter().any(|tier| tier.entries.iter().any(|entry| is_limit(Some(&entry.allowance))))
     {
         // It only lets pass and refuses. Who makes up its values is refused by nobody, unless another rule counts them.
         let mut others = rules.iter().enumerate().filter(|(other, _)| *other != index);
@@ -35,8 +35,8 @@ pub(super) fn classes<'c>(rules: &[Option<Rule>], index: usize, classes: &'c Cla
     open.map(|(_, name)| name.as_str()).collect()
 }
 
-fn allowance(tier: &Tier, class: usize) -> Option<Allowance> {
-    tier.entries.get(*tier.by_class.get(class)?).map(|entry| entry.allowance)
+fn allowance(tier: &Tier, class: usize) -> Option<&Allowance> {
+    tier.entries.get(*tier.by_class.get(class)?).map(|entry| &entry.allowance)
 }
 
 /// Whether a rule looks at every client, whatever it sends, and can refuse it.
@@ -62,7 +62,7 @@ fn limits_all(rule: &Rule, class: usize) -> bool {
         }
         _ => return false,
     };
-    let is_limited = |tier: &Tier| allowance(tier, class) != Some(Allowance::Unlimited);
+    let is_limited = |tier: &Tier| allowance(tier, class) != Some(&Allowance::Unlimited);
     let is_limited_at = |tier: usize| rule.tiers.get(tier).is_some_and(is_limited);
     if !rule.networks.tiers_of_all().all(is_limited_at) {
         return false;

@@ -71,7 +71,8 @@ fn rule(
     let sources = sources::read(reader, &fields, setting);
     let keys = Keys { sources: sources.as_deref(), hash_key: common.hash_key.clone() };
     let missing = missing(reader, &fields, &keys);
-    let (mut tiers, of_tenants) = tiers(reader, &fields, common, mode, &keys, setting);
+    let limits = limits::Setting { rule: name.as_deref().unwrap_or_default(), classes: common.classes, mode };
+    let (mut tiers, of_tenants) = tiers(reader, &fields, limits, &keys, setting);
     let is_local = mode == Some(Mode::Local);
     let routing = routing::read(reader, &fields, &common.limiters, tiers.as_deref(), &keys, is_local);
     let on_error = on_error(reader, &fields, is_local);
@@ -133,12 +134,10 @@ fn name(reader: &mut Reader, fields: &Fields, names: &mut Vec<String>) -> Option
 fn tiers(
     reader: &mut Reader,
     fields: &Fields,
-    common: &Common,
-    mode: Option<Mode>,
+    limits: limits::Setting,
     keys: &Keys,
     setting: &mut sources::Setting,
 ) -> (Option<Vec<Tier>>, OfTenants) {
-    let limits = limits::Setting { classes: common.classes, mode };
     let mut tiers = limits::read(reader, fields, limits);
     let mut of_tenants = OfTenants::default();
     match fields.get("tier") {

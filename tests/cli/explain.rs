@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use weir::limiter::redis::key;
 use weir::policy::{Environment, Policy, Tree};
 use weir::request::Request as Asked;
 use weir::rules::{Ruling, judge};
@@ -51,7 +52,9 @@ fn explain_names_the_buckets_that_the_core_asks() {
             let Ruling::Ask(asks) = judge(&policy, &Sent(headers)).ruling else { continue };
             let wanted: Vec<(Tree, Tree)> = asks
                 .iter()
-                .map(|ask| (Tree::Text(ask.key.clone()), Tree::Int(ask.limit.burst().try_into().expect("small"))))
+                .map(|ask| {
+                    (Tree::Text(key(&policy, &ask.bucket)), Tree::Int(ask.limit.burst().try_into().expect("small")))
+                })
                 .collect();
             let rules = items(get(&explained, "rules")).iter();
             let buckets = rules.flat_map(|rule| items(get(rule, "buckets")));

@@ -11,10 +11,7 @@ fn who(kind: &str, value: &[u8]) -> String {
     let key = format!(r#"[{{"property": {{"path": ["sub"], "as": "user", "trusted": true {kind}}}}}]"#);
     let policy = policy_of(&key, r#""60/m""#, r#", "overrides": {"user.12345": "deny"}"#, "");
     match judge(&policy, &Sent::new(&[(".sub", value)])).ruling {
-        Ruling::Ask(asks) => {
-            let key = asks.first().map(|ask| ask.key.clone()).unwrap_or_default();
-            key.split(['{', '}']).nth(1).unwrap_or_default().to_owned()
-        }
+        Ruling::Ask(asks) => asks.first().map(|ask| ask.bucket.tenant.as_str().to_owned()).unwrap_or_default(),
         other => format!("{other:?}").to_lowercase(),
     }
 }

@@ -14,10 +14,7 @@ const DOUBLED: &str = "doubled(0)";
 /// The tenant of the bucket that is asked, or the name of the ruling.
 fn who(key: &str, headers: &Headers) -> String {
     match judge(&policy_of(key, r#""60/m""#, "", ""), &Sent::new(headers)).ruling {
-        Ruling::Ask(asks) => {
-            let key = asks.first().map(|ask| ask.key.clone()).unwrap_or_default();
-            key.split(['{', '}']).nth(1).unwrap_or_default().to_owned()
-        }
+        Ruling::Ask(asks) => asks.first().map(|ask| ask.bucket.tenant.as_str().to_owned()).unwrap_or_default(),
         other => format!("{other:?}").to_lowercase(),
     }
 }

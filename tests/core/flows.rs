@@ -118,8 +118,11 @@ impl Vm {
                     };
                     assert_eq!(lease, ["0"; 6]);
                     let mut line = format!("call {} {command}", self.calls.len());
-                    if *key != "k" {
-                        line += &format!(" {key}");
+                    let value = key.strip_prefix("rl%3A%7Bt%2E").and_then(|rest| rest.split_once("%7D%3A"));
+                    let (value, kind) = value.expect("a key");
+                    assert_eq!(kind, "per-key%3Adefault%3A60000%3At3");
+                    if value != "k" {
+                        line += &format!(" {value}");
                     }
                     if call.plan.id != 1 {
                         line += &format!(" of plan {}", call.plan.id);

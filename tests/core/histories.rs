@@ -338,7 +338,7 @@ impl History {
         assert!(self.calls.iter().all(|out| out.id != call.id));
         let plan = self.plans.iter().position(|plan| plan.id == call.plan.id).expect("a plan");
         let parts: Vec<&str> = call.http.body.split('/').collect();
-        let key: usize = parts[3].strip_prefix('k').and_then(|key| key.parse().ok()).expect("a key");
+        let key: usize = key_of_tenant(parts[3]);
         let numbers: Vec<u64> = parts[4..].iter().map(|number| number.parse().expect("a number")).collect();
         let limit = self.buckets[key].limit;
         assert_eq!(numbers[..3], [limit.requests(), limit.period().0, limit.burst()]);
@@ -509,4 +509,10 @@ fn in_random_histories_every_request_is_finished_once_and_in_time() {
     }
     // Granted, refused, failed, left: the histories are of all kinds.
     assert!(finished.iter().all(|sum| *sum > rounds(5_000)), "{finished:?}");
+}
+
+/// The number in the tenant `t.k<number>` of a key that is percent-encoded.
+fn key_of_tenant(key: &str) -> usize {
+    let (_, tenant) = key.split_once("%7Bt%2Ek").expect("a tenant");
+    tenant.split('%').next().and_then(|number| number.parse().ok()).expect("a number")
 }

@@ -11,7 +11,7 @@ use weir::local::table::Table;
 use weir::policy::{Limit, Mode, Terms};
 use weir::rules::Ask;
 
-use crate::made::{Random, Shared, ask_of, at_main, limit, policy_of, rounds};
+use crate::made::{Random, Shared, ask_of, bucket_at, limit, policy_of, rounds};
 
 /// Where the tests' time begins.
 const START: u64 = 1_000_000;
@@ -272,7 +272,7 @@ fn lending(shared: &Shared) -> (Rc<Plan>, Ask) {
 
 fn lease_of(shared: &Shared) -> Lease {
     let table = Table::open(shared, "weir.rl.0.65536", 65_536, (1, 2)).expect("shared data");
-    table.read(shared, at_main(&table, "k")).expect("an entry").lease
+    table.read(shared, bucket_at("main", &table, "per-key", "t.k", fast())).expect("an entry").lease
 }
 
 #[wasm_bindgen_test(unsupported = test)]

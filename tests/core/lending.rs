@@ -18,7 +18,7 @@ use weir::policy::{Idempotency, Policy};
 use weir::response::{Answer, Refusal};
 use weir::telemetry::Effect;
 
-use crate::made::{Sent, Shared, at_main, number_of, numbered, policy};
+use crate::made::{Sent, Shared, bucket_at, limit, number_of, numbered, policy};
 
 /// Where the tests' time begins.
 const START: u64 = 1_700_000_000_000;
@@ -176,7 +176,7 @@ impl Worker {
     fn knows(&self, rule_and_tenant: &str) -> Option<Entry> {
         let table = Table::open(&self.shared, "weir.rl.1.65536", 65_536, (1, 2)).expect("shared data");
         let (rule, tenant) = rule_and_tenant.split_once(' ').expect("a rule and a tenant");
-        table.read(&self.shared, at_main(&table, &format!("rl:{{{tenant}}}:{rule}:default:1000:t3")))
+        table.read(&self.shared, bucket_at("main", &table, rule, tenant, limit(1, 1, 1)))
     }
 
     fn tokens(&self, rule_and_tenant: &str) -> u64 {

@@ -16,7 +16,7 @@ use weir::local::table::{Entry, STAYS, Table};
 use weir::policy::{Limit, Policy};
 use weir::response::{Answer, Refusal};
 
-use crate::made::{Sent, Shared, number_of, numbered, policy};
+use crate::made::{Sent, Shared, bucket_at, limit, number_of, numbered, policy};
 
 /// Where the tests' time begins.
 const START: u64 = 1_700_000_000_000;
@@ -155,8 +155,7 @@ impl Worker {
     fn knows(&self, limiter: &str, rule_and_tenant: &str) -> Option<Entry> {
         let table = Table::open(&self.shared, "weir.rl.1.65536", 65_536, (1, 2)).expect("shared data");
         let (rule, tenant) = rule_and_tenant.split_once(' ').expect("a rule and a tenant");
-        let bucket = table.fingerprint(&format!("rl:{{{tenant}}}:{rule}:default:1000:t3"));
-        table.read(&self.shared, bucket.at(table.fingerprint(&format!("limiter {limiter}"))))
+        table.read(&self.shared, bucket_at(limiter, &table, rule, tenant, limit(1, 1, 1)))
     }
 
     fn tokens(&self, limiter: &str, rule_and_tenant: &str) -> u64 {
@@ -474,7 +473,7 @@ fn the_limiter_is_that_of_the_tenant_else_of_the_network_else_of_the_tier_else_t
     ] {
         let sent = Sent::to("GET", "/", &[("x", tenant), (".source.address", address)]);
         let Decision::Ask(asks, _) = decide(&policy, &sent) else { panic!("limits apply") };
-        let found: Vec<&str> = asks.iter().map(|ask| policy.limiters.get(ask.limiter).name.as_str()).collect();
+        let found: Vec<&str> = asks.iter().map(|ask| policy.limiters.get(ask.bucket.limiter).name.as_str()).collect();
         assert_eq!(found, limiters, "{tenant} at {address}");
     }
 }
@@ -615,13 +614,13 @@ fn the_count_of_new_keys_is_no_entry_of_the_table() {
     // Every place is taken by what has to stay until a limiter has been told of it.
     let table = Table::open(&shared, "weir.rl.1.64", 64, (1, 2)).expect("shared data");
     for key in 0..500 {
-        let key = table.fingerprint(&format!("tenant {key}"));
+        let key = table.fingerprint(9, &key.to_string());
         table.change(&shared, key, at(0).mono, |entry| {
             entry.means_until = STAYS;
             entry.lease.spent = 1;
         });
     }
-    assert_eq!(table.change(&shared, table.fingerprint("new"), at(0).mono, |entry| entry.epoch = 1), None);
+    assert_eq!(table.change(&shared, table.fingerprint(9, "new"), at(0).mono, |entry| entry.epoch = 1), None);
     let mut worker = Worker::new(policy, &shared);
     assert_eq!(worker.comes(0, "a", "a"), ["wake"]);
     assert_eq!(worker.comes(0, "b", "b"), NOTHING);

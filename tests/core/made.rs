@@ -1,14 +1,18 @@
 //! What tests make up: policies, requests, chance.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use weir::algorithm::{Acquire, Offer, Run};
+use weir::bucket::BucketId;
 use weir::clock::Ms;
 use weir::limiter::HttpCall;
+use weir::limiter::redis::key;
 use weir::local::table::{Fingerprint, Table};
-use weir::policy::{ClassId, Environment, Limit, Mode, OnError, Policy, Terms};
+use weir::policy::{BucketKind, ClassId, Environment, Limit, LimiterId, Mode, OnError, Policy, Terms};
 use weir::request::Request;
 use weir::rules::Ask;
+use weir::tenant::{HashKey, Storage, Tenant};
 pub use weir_sim::random::Random;
 pub use weir_sim::shared::Shared;
 
@@ -67,14 +71,18 @@ pub fn numbered(number: u64, body: &str) -> String {
     }
 }
 
-/// What a request needs of the bucket `key` of the first rule, granted by the limiter alone.
-pub fn ask_of(key: &str, limit: Limit, cost: u64) -> Ask {
+/// What a request of the tenant `t.<value>` needs of its bucket of the rule `per-key`, granted by the limiter alone.
+pub fn ask_of(value: &str, limit: Limit, cost: u64) -> Ask {
+    let tenant = Tenant::new("t", value.as_bytes(), Storage::Plain, &HashKey::default());
     Ask {
-        limiter: weir::policy::LimiterId::default(),
         rule: 0,
         class: ClassId::default(),
         tier: 0,
-        key: key.to_owned(),
+        bucket: BucketId {
+            limiter: LimiterId::default(),
+            tenant: Rc::new(tenant),
+            kind: Rc::new(BucketKind::new("per-key", "default", limit)),
+        },
         limit,
         cost,
         mode: Mode::Exact,
@@ -85,9 +93,15 @@ pub fn ask_of(key: &str, limit: Limit, cost: u64) -> Ask {
     }
 }
 
-/// The fingerprint of a bucket at the limiter `main`.
-pub fn at_main(table: &Table, key: &str) -> Fingerprint {
-    table.fingerprint(key).at(table.fingerprint("limiter main"))
+/// The Redis key of what is asked.
+pub fn key_of(policy: &Policy, ask: &Ask) -> String {
+    key(policy, &ask.bucket)
+}
+
+/// The fingerprint of a tenant's bucket of an entry `default` at a limiter.
+pub fn bucket_at(limiter: &str, table: &Table, rule: &str, tenant: &str, limit: Limit) -> Fingerprint {
+    let kind = BucketKind::new(rule, "default", limit);
+    table.fingerprint(kind.hash(), tenant).at(table.fingerprint(0, limiter))
 }
 
 /// A request that remembers what was read of it.

@@ -14,7 +14,7 @@ use weir::local::{Nowhere, Store};
 use weir::response::{Answer, Refusal};
 use weir::rules::Ask;
 
-use crate::made::{Random, Sent, Shared, at_main, number_of, policy, rounds};
+use crate::made::{Random, Sent, Shared, bucket_at, limit, number_of, policy, rounds};
 
 /// Where the tests' time begins.
 const START: u64 = 1_700_000_000_000;
@@ -192,7 +192,7 @@ fn what_is_known_is_what_was_used_under_whatever_limit_until_a_wipe() {
         (doubled, "asked 429 in 5", "429 in 70"),
     ];
     for (other, told, back) in table {
-        assert_eq!(ask(&other, "a", 1).key, ask(&plan, "a", 1).key);
+        assert_eq!(ask(&other, "a", 1).bucket, ask(&plan, "a", 1).bucket);
         worker.comes(&plan, "a", 10, 0, &dry(0));
         assert_eq!(worker.comes(&plan, "a", 10, 1, &dry(0)), "429 in 10");
         assert_eq!(worker.comes(&other, "a", 10, 1, &dry(0)), told);
@@ -208,7 +208,8 @@ fn what_is_kept_means_something_until_its_bucket_is_full() {
     let shared = Shared::default();
     let means_until = |prefix: &str| {
         let table = Table::open(&shared, prefix, 65_536, (1, 2)).expect("shared data");
-        let entry = table.read(&shared, at_main(&table, "rl:{header.a}:r:default:60000:t3")).expect("an entry");
+        let entry =
+            table.read(&shared, bucket_at("main", &table, "r", "header.a", limit(60, 60, 60))).expect("an entry");
         entry.means_until - Ms(START)
     };
     let mut worker = Worker::of(&shared);

@@ -23,13 +23,13 @@ fn one_set(shared: &Shared) -> Table {
 }
 
 fn note(table: &Table, store: &dyn Store, key: &str, epoch: u32, now: u64, means_until: u64) -> Option<()> {
-    table.change(store, table.fingerprint(key), Ms(now), |entry| {
+    table.change(store, table.fingerprint(0, key), Ms(now), |entry| {
         (entry.epoch, entry.means_until) = (epoch, Ms(means_until));
     })
 }
 
 fn epoch(table: &Table, store: &dyn Store, key: &str) -> Option<u32> {
-    table.read(store, table.fingerprint(key)).map(|entry| entry.epoch)
+    table.read(store, table.fingerprint(0, key)).map(|entry| entry.epoch)
 }
 
 fn used(units: u64, at: u64) -> Option<Used> {
@@ -61,7 +61,7 @@ fn a_set_is_these_bytes() {
     assert_eq!((WAYS, ENTRY_BYTES, SET_BYTES), (8, 144, 1160));
     let shared = Shared::default();
     let table = one_set(&shared);
-    let of = table.fingerprint("k");
+    let of = table.fingerprint(5, "k");
     assert_eq!(table.read(&shared, of), None);
     table.change(&shared, of, Ms(12), |entry| {
         // Turns start anywhere.
@@ -74,7 +74,7 @@ fn a_set_is_these_bytes() {
     let seed: Vec<u8> = [1_u64, 2].into_iter().flat_map(u64::to_le_bytes).collect();
     assert_eq!((shared.names(), shared.value("t.seed")), (vec![SET.to_owned(), "t.seed".to_owned()], Some(seed)));
     let mut hasher = SipHasher13::new_with_keys(1, 2);
-    hasher.write(b"k");
+    hasher.write(b"\x05\0\0\0\0\0\0\0k");
     let mut slot = hasher.finish128().as_u128().to_le_bytes().to_vec();
     for (units, at) in [(7_u64, 8), (9, 10)] {
         slot.extend(units.to_le_bytes());
@@ -102,7 +102,8 @@ fn a_set_is_these_bytes() {
     let entry = table.read(&shared, of).expect("an entry");
     assert_eq!((entry.known, entry.own, entry.lease), (None, used(9, 10), lease()));
     assert_eq!(entry.written, Ms(13_000));
-    assert_eq!(table.read(&shared, table.fingerprint("l")), None);
+    assert_eq!(table.read(&shared, table.fingerprint(5, "l")), None);
+    assert_eq!(table.read(&shared, table.fingerprint(4, "k")), None, "a bucket of the same tenant, of another kind");
 }
 
 #[wasm_bindgen_test(unsupported = test)]
@@ -110,12 +111,12 @@ fn what_is_not_changed_is_not_written() {
     let shared = Shared::default();
     let table = one_set(&shared);
     // Nothing is known, and nothing is found out.
-    assert_eq!(table.change(&shared, table.fingerprint("k"), Ms(1), |entry| entry.epoch), Some(0));
-    assert_eq!((shared.value(SET), table.read(&shared, table.fingerprint("k"))), (None, None));
+    assert_eq!(table.change(&shared, table.fingerprint(0, "k"), Ms(1), |entry| entry.epoch), Some(0));
+    assert_eq!((shared.value(SET), table.read(&shared, table.fingerprint(0, "k"))), (None, None));
     note(&table, &shared, "k", 1, 1000, 2000);
     let (before, [gets, puts]) = (shared.value(SET), shared.uses());
     note(&table, &shared, "k", 1, 1500, 2000);
-    table.change(&shared, table.fingerprint("k"), Ms(1600), |entry| {
+    table.change(&shared, table.fingerprint(0, "k"), Ms(1600), |entry| {
         entry.lease.spend(Ms(1600), 1);
     });
     // Two reads and no write; not even when it was looked at is noted.
@@ -148,12 +149,12 @@ fn whatever_an_entry_holds_comes_back() {
         denied,
     };
     let round_trip = |known, own, lease, epoch, means_until| {
-        table.change(&shared, table.fingerprint("k"), Ms(1), |entry| {
+        table.change(&shared, table.fingerprint(0, "k"), Ms(1), |entry| {
             *entry = Entry::default();
             (entry.known, entry.own, entry.lease) = (known, own, lease);
             (entry.epoch, entry.means_until) = (epoch, means_until);
         });
-        let entry = table.read(&shared, table.fingerprint("k")).expect("an entry");
+        let entry = table.read(&shared, table.fingerprint(0, "k")).expect("an entry");
         (entry.known, entry.own, entry.lease, entry.epoch, entry.means_until)
     };
     for units in [0, 1, (1 << 53) - 1, u64::MAX - 1, u64::MAX] {
@@ -286,12 +287,12 @@ fn an_entry_that_cannot_be_read_goes_first() {
 fn workers_agree_on_the_seed() {
     let shared = Shared::default();
     let tables = [(1, 2), (3, 4)].map(|random| Table::open(&shared, "t", 64, random).expect("shared data"));
-    assert_eq!(tables[0].fingerprint("k"), tables[1].fingerprint("k"));
+    assert_eq!(tables[0].fingerprint(0, "k"), tables[1].fingerprint(0, "k"));
     note(&tables[0], &shared, "k", 7, 1, 2);
     assert_eq!(epoch(&tables[1], &shared, "k"), Some(7));
     // A table elsewhere has another, so nobody can tell from outside what meets in a set.
     let elsewhere = Table::open(&Shared::default(), "t", 64, (3, 4)).expect("shared data");
-    assert_ne!(elsewhere.fingerprint("k"), tables[0].fingerprint("k"));
+    assert_ne!(elsewhere.fingerprint(0, "k"), tables[0].fingerprint(0, "k"));
     // After a wipe there may be another: then the two do not take each other's sets for torn ones.
     shared.wipe();
     let newer = Table::open(&shared, "t", 8, (3, 4)).expect("shared data");
@@ -303,7 +304,7 @@ fn workers_agree_on_the_seed() {
     for bytes in [&b""[..], &[0; 15], &[0; 17]] {
         shared.set("t.seed", bytes);
         let table = Table::open(&shared, "t", 64, (3, 4)).expect("shared data");
-        assert_eq!(table.fingerprint("k"), elsewhere.fingerprint("k"));
+        assert_eq!(table.fingerprint(0, "k"), elsewhere.fingerprint(0, "k"));
     }
     assert!(Table::open(&Nowhere, "t", 64, (1, 2)).is_none());
     shared.wipe();
@@ -321,10 +322,10 @@ fn updates_that_meet_are_both_kept() {
     // Twice: where nothing is yet, a first write replaces nothing; then a write replaces what was read.
     for round in 1..=2 {
         let mut calls = 0;
-        let changed = one.change(&shared, one.fingerprint("a"), Ms(1), |entry| {
+        let changed = one.change(&shared, one.fingerprint(0, "a"), Ms(1), |entry| {
             calls += 1;
             if calls == 1 {
-                other.change(&shared, other.fingerprint("a"), Ms(1), |entry| entry.epoch += 10);
+                other.change(&shared, other.fingerprint(0, "a"), Ms(1), |entry| entry.epoch += 10);
                 note(&other, &shared, "b", round, 1, 1);
             }
             entry.epoch += 1;
@@ -338,7 +339,7 @@ fn updates_that_meet_are_both_kept() {
         note(&one, &shared, "a", 1, 1, 1);
         shared.lose(lost);
         let mut calls = 0;
-        let changed = one.change(&shared, one.fingerprint("a"), Ms(1), |entry| {
+        let changed = one.change(&shared, one.fingerprint(0, "a"), Ms(1), |entry| {
             calls += 1;
             entry.epoch = 2;
         });
@@ -846,7 +847,7 @@ fn what_the_limiter_has_not_been_told_makes_no_room() {
     let table = one_set(&shared);
     // Something is owed, as long as it says so.
     let note = |key: &str, epoch: u32, now, means_until| {
-        table.change(&shared, table.fingerprint(key), Ms(now), |entry| {
+        table.change(&shared, table.fingerprint(0, key), Ms(now), |entry| {
             (entry.epoch, entry.means_until) = (epoch, Ms(means_until));
             entry.lease.spent = u64::from(means_until == STAYS.0);
         })
@@ -883,7 +884,7 @@ fn a_question_has_its_place_until_its_call_is_over_though_nothing_is_owed() {
     let shared = Shared::default();
     let table = one_set(&shared);
     for key in 0..8 {
-        table.change(&shared, table.fingerprint(&key.to_string()), Ms(1000), |entry| {
+        table.change(&shared, table.fingerprint(0, &key.to_string()), Ms(1000), |entry| {
             (entry.epoch, entry.means_until, entry.lease.call_ends) = (key, STAYS, Ms(2000));
         });
     }

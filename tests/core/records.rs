@@ -202,7 +202,7 @@ fn of_several_rules_the_deciding_one_is_told_first_and_with_the_secret_all_and_t
     // Where nobody may see them, no key is kept.
     let mut proxy = Proxy::new(of(&rules, ""), None);
     let record = proxy.sends("GET", "/", &a);
-    assert!(record.marks.iter().all(|mark| mark.key.is_none()), "{record:?}");
+    assert!(record.marks.iter().all(|mark| mark.bucket.is_none()), "{record:?}");
     assert_eq!(record.line(&proxy.plan.policy), format!("{narrow}allowed source=local remaining=1"));
 }
 

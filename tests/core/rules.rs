@@ -5,7 +5,7 @@ use weir::policy::Policy;
 use weir::request::{Class, classify};
 use weir::rules::{Ask, Ruling, judge};
 
-use crate::made::{Sent, ask_of, limit, policy_of};
+use crate::made::{Sent, ask_of, key_of, limit, policy_of};
 
 const USER: &str = r#"[{"header": {"name": "x-user", "as": "user", "trusted": true}}]"#;
 
@@ -43,9 +43,10 @@ fn ruling(policy: &Policy, method: &str, path: &str, user: &str) -> String {
         Ruling::Ask(asks) => {
             let [ask] = asks.as_slice() else { panic!("{asks:?}") };
             let (limit, cost) = (ask.limit, ask.cost);
-            let told = Ask { class: ask.class, tier: ask.tier, ..ask_of(&ask.key, limit, cost) };
+            let told = Ask { class: ask.class, tier: ask.tier, bucket: ask.bucket.clone(), ..ask_of("", limit, cost) };
             assert_eq!(*ask, told);
-            format!("{} {}/{} burst {} cost {cost}", ask.key, limit.requests(), limit.period().0, limit.burst())
+            let (key, period) = (key_of(policy, ask), limit.period().0);
+            format!("{key} {}/{period} burst {} cost {cost}", limit.requests(), limit.burst())
         }
     }
 }
@@ -97,7 +98,8 @@ fn a_key_names_namespace_tenant_rule_entry_period_and_format() {
     let secret = policy_of(r#"[{"authorization": {"scheme": "basic", "trusted": true}}]"#, r#""1/d""#, "", "");
     let sent = Sent::to("GET", "/", &[("authorization", "Basic YWxpY2U6cHc=")]);
     let key = "rl:{authorization.~4360c67bc81025114044578d7c4e8e0f}:per-key:default:86400000:t3";
-    assert_eq!(judge(&secret, &sent).ruling, Ruling::Ask(vec![ask_of(key, limit(1, 86_400, 1), 1)]));
+    let Ruling::Ask(asks) = judge(&secret, &sent).ruling else { panic!("a limit applies") };
+    assert_eq!(asks.iter().map(|ask| key_of(&secret, ask)).collect::<Vec<_>>(), [key]);
 }
 
 #[wasm_bindgen_test(unsupported = test)]
@@ -191,7 +193,7 @@ fn limits_that_are_near_each_other_are_told_apart() {
 /// Each bucket's key, or the name of the ruling.
 fn keys(policy: &Policy, headers: &Headers) -> Vec<String> {
     match judge(policy, &Sent::to("GET", "/", headers)).ruling {
-        Ruling::Ask(asks) => asks.iter().map(|ask| format!("{} {}", ask.key, ask.limit.burst())).collect(),
+        Ruling::Ask(asks) => asks.iter().map(|ask| format!("{} {}", key_of(policy, ask), ask.limit.burst())).collect(),
         other => vec![format!("{other:?}")],
     }
 }
@@ -203,14 +205,15 @@ fn all_limits_of_a_list_hold() {
     let policy = policy_of(USER, limits, rule, r#", "proxies": 10"#);
     let sent = Sent::to("GET", "/", &[("x-user", "joe"), ("x-once", "1")]);
     let Ruling::Ask(asks) = judge(&policy, &sent).ruling else { panic!("a limit applies") };
-    let told: Vec<_> = asks.iter().map(|ask| (ask.rule, ask.key.as_str(), ask.limit, ask.own)).collect();
+    let told: Vec<_> = asks.iter().map(|ask| (ask.rule, key_of(&policy, ask), ask.limit, ask.own)).collect();
+    let key = |period: &str| format!("rl:{{user.joe}}:per-key:default:{period}:t3");
     let own = |requests, seconds, burst| Some(limit(requests, seconds, burst));
     assert_eq!(
         told,
         [
-            (0, "rl:{user.joe}:per-key:default:1000:t3", limit(10, 1, 10), own(10, 10, 1)),
-            (0, "rl:{user.joe}:per-key:default:60000:t3", limit(60, 60, 60), own(60, 600, 6)),
-            (0, "rl:{user.joe}:per-key:default:3600000:t3", limit(100, 3600, 200), own(100, 36_000, 20)),
+            (0, key("1000"), limit(10, 1, 10), own(10, 10, 1)),
+            (0, key("60000"), limit(60, 60, 60), own(60, 600, 6)),
+            (0, key("3600000"), limit(100, 3600, 200), own(100, 36_000, 20)),
         ]
     );
     // Each is charged, so each remembers by a name of its own.

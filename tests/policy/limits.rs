@@ -1,16 +1,16 @@
 //! What limits mean.
 
 use weir::clock::Ms;
-use weir::policy::{Allowance, BreakerLimits, Limit, Missing, Mode, OnError, Origin, Policy, Problem};
+use weir::policy::{BreakerLimits, Limit, Missing, Mode, OnError, Origin, Policy, Problem};
 
-use crate::{good, limit, only, own};
+use crate::{Allowed, allowed, good, limit, only, own};
 
 #[test]
 fn limits_by_class_need_no_tiers() {
     let policy = good("by_class_without_tiers");
     let [tier] = only(&policy).tiers.as_slice() else { panic!("{policy:?}") };
-    let entries: Vec<_> = tier.entries.iter().map(|entry| (entry.name.as_str(), entry.allowance)).collect();
-    assert_eq!(entries, [("default", Allowance::Unlimited), ("write", limit(1, 86_400, 1))]);
+    let entries: Vec<_> = tier.entries.iter().map(|entry| (entry.name.as_str(), allowed(entry))).collect();
+    assert_eq!(entries, [("default", Allowed::Unlimited), ("write", limit(1, 86_400, 1))]);
     assert_eq!(tier.by_class, [0, 1]);
     let rule = only(&policy);
     let [source] = rule.sources.as_slice() else { panic!("{:?}", rule.sources) };
@@ -25,7 +25,7 @@ fn an_integer_may_come_as_a_double() {
     assert_eq!(policy.limiters.first().timeout, Ms(1));
     assert_eq!(policy.classes.matches.first().map(|bulk| bulk.cost), Some(1000));
     let entry = only(&policy).tiers.first().and_then(|tier| tier.entries.first());
-    assert_eq!(entry.map(|entry| entry.allowance), Some(limit(1000, 31 * 86_400, 2000)));
+    assert_eq!(entry.map(allowed), Some(limit(1000, 31 * 86_400, 2000)));
     assert_eq!(only(&policy).missing, Missing::Skip);
     assert_eq!((policy.response.status, policy.response.retry_after_jitter), (429, 1000));
 }
@@ -36,7 +36,7 @@ fn the_largest_numbers_are_allowed() {
     assert_eq!(policy.namespace.len(), 32);
     assert_eq!(policy.limiters.first().timeout, Ms(60_000));
     let entry = only(&policy).tiers.first().and_then(|tier| tier.entries.first());
-    assert_eq!(entry.map(|entry| entry.allowance), Some(limit(9_007_199_254_740_991, 1, 9_007_199_254_740)));
+    assert_eq!(entry.map(allowed), Some(limit(9_007_199_254_740_991, 1, 9_007_199_254_740)));
     assert_eq!(own(only(&policy)), [[Some((9_007_199_254_740_991, 100_000, 90_071_992))]]);
     let breaker = BreakerLimits { failures: i64::MAX as u64, share: 1000, within: Ms(60_000), probe_every: Ms(60_000) };
     assert_eq!((policy.limiters.first().breaker, policy.table_entries), (breaker, 16_777_216));

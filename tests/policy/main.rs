@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use weir::clock::Ms;
-use weir::policy::{Allowance, Environment, Limit, Policy, Problem, Rule, Tree};
+use weir::policy::{Allowance, Entry, Environment, Limit, Policy, Problem, Rule, Tree};
 
 const POLICIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/policies");
 
@@ -75,11 +75,32 @@ fn only(policy: &Policy) -> &Rule {
 /// The shares of one proxy, by tier and entry: requests, period in seconds and burst.
 fn own(rule: &Rule) -> Vec<Vec<Option<(u64, u64, u64)>>> {
     let told = |limit: Limit| (limit.requests(), limit.period().0 / 1000, limit.burst());
-    rule.tiers.iter().map(|tier| tier.entries.iter().map(|entry| entry.own.map(told)).collect()).collect()
+    rule.tiers.iter().map(|tier| tier.entries.iter().map(|entry| first_own(entry).map(told)).collect()).collect()
 }
 
-fn limit(requests: u64, seconds: u64, burst: u64) -> Allowance {
-    Allowance::Limited(Limit::new(requests, Ms(seconds * 1000), burst).expect("a limit"))
+/// The share of one proxy in the first limit of an entry.
+fn first_own(entry: &Entry) -> Option<Limit> {
+    entry.allowance.bounded().first().and_then(|bounded| bounded.own)
+}
+
+/// What an entry allows, without the names of its buckets.
+#[derive(Debug, PartialEq)]
+enum Allowed {
+    Deny,
+    Unlimited,
+    Limits(Vec<Limit>),
+}
+
+fn allowed(entry: &Entry) -> Allowed {
+    match entry.allowance {
+        Allowance::Deny => Allowed::Deny,
+        Allowance::Unlimited => Allowed::Unlimited,
+        Allowance::Limited(_) => Allowed::Limits(entry.limits().collect()),
+    }
+}
+
+fn limit(requests: u64, seconds: u64, burst: u64) -> Allowed {
+    Allowed::Limits(vec![Limit::new(requests, Ms(seconds * 1000), burst).expect("a limit")])
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use weir::clock::Ms;
 use weir::path::{Paths, Pattern};
 use weir::policy::{
-    AddressFrom, Allowance, BreakerLimits, ClassId, Condition, Credential, Entry, Idempotency, Kind, Limit, Missing,
-    Mode, Observe, OnError, Origin, Reset, Rule, Source, Terms, UpstreamHeaders,
+    AddressFrom, BreakerLimits, ClassId, Condition, Credential, Idempotency, Kind, Limit, Missing, Mode, Observe,
+    OnError, Origin, Reset, Rule, Source, Terms, UpstreamHeaders,
 };
 use weir::tenant::{HashKey, Storage, Tenant};
 
-use crate::{good, limit, only, own};
+use crate::{Allowed, allowed, first_own, good, limit, only, own};
 
 #[test]
 fn what_is_observed_arrives_in_the_plan() {
@@ -46,7 +46,7 @@ fn what_the_smallest_policy_leaves_out_is_as_the_page_says() {
     let [tier] = rule.tiers.as_slice() else { panic!("{:?}", rule.tiers) };
     assert_eq!((tier.name.as_str(), tier.by_class.as_slice()), ("default", [0].as_slice()));
     let [entry] = tier.entries.as_slice() else { panic!("{:?}", tier.entries) };
-    assert_eq!((entry.name.as_str(), entry.allowance, entry.own), ("default", limit(100, 60, 100), None));
+    assert_eq!((entry.name.as_str(), allowed(entry), first_own(entry)), ("default", limit(100, 60, 100), None));
     assert_eq!(rule.mode, Mode::Lease(Terms { life: Ms(300_000), lend: 500 }));
     assert_eq!((rule.shadow, &rule.idempotency, rule.headers), (false, &None, true));
     let response = &policy.response;
@@ -114,7 +114,7 @@ fn each_word_that_is_built_arrives_in_the_plan() {
         .tiers
         .iter()
         .map(|tier| {
-            let entries = tier.entries.iter().map(|entry| (entry.name.as_str(), entry.allowance)).collect::<Vec<_>>();
+            let entries = tier.entries.iter().map(|entry| (entry.name.as_str(), allowed(entry))).collect::<Vec<_>>();
             (tier.name.as_str(), entries, tier.by_class.clone())
         })
         .collect();
@@ -126,10 +126,10 @@ fn each_word_that_is_built_arrives_in_the_plan() {
         ),
         (
             "gold",
-            vec![("default", limit(600, 90, 600)), ("export", Allowance::Unlimited), ("read", Allowance::Deny)],
+            vec![("default", limit(600, 90, 600)), ("export", Allowed::Unlimited), ("read", Allowed::Deny)],
             vec![0, 0, 1, 0, 2],
         ),
-        ("closed", vec![("default", Allowance::Deny)], vec![0, 0, 0, 0, 0]),
+        ("closed", vec![("default", Allowed::Deny)], vec![0, 0, 0, 0, 0]),
     ];
     assert_eq!(tiers, wanted);
     // A seventh of 60, 10 and 30 is 8, 1 and 4, but the largest costs that meet them are 1, 3 and 10.
@@ -281,10 +281,11 @@ fn whatever_names_tenant_class_and_limit_arrives_in_the_plan() {
     ];
     assert_eq!(told(per_user), wanted);
     let [entry] = per_ip.tiers[0].entries.as_slice() else { panic!("{:?}", per_ip.tiers) };
-    let limits = |entry: &Entry| -> Vec<Allowance> { entry.limits().map(Allowance::Limited).collect() };
-    assert_eq!(limits(entry), [limit(100, 1, 100), limit(1000, 60, 1000), limit(5000, 3600, 10_000)]);
-    let own: Vec<_> = entry.also.iter().filter_map(|(_, own)| own.map(Allowance::Limited)).collect();
-    assert_eq!(own, [limit(1000, 600, 100), limit(5000, 36_000, 1000)]);
+    let told = |limit: Limit| (limit.requests(), limit.period().0 / 1000, limit.burst());
+    let limits: Vec<_> = entry.limits().map(told).collect();
+    assert_eq!(limits, [(100, 1, 100), (1000, 60, 1000), (5000, 3600, 10_000)]);
+    let own: Vec<_> = entry.allowance.bounded().iter().map(|bounded| bounded.own.map(told)).collect();
+    assert_eq!(own, [Some((100, 10, 10)), Some((1000, 600, 100)), Some((5000, 36_000, 1000))]);
     let names: Vec<_> = per_user.tiers.iter().map(|tier| tier.name.as_str()).collect();
     assert_eq!(names, ["free", "gold", "", "", ""]);
     let sources: Vec<_> = per_user.tier_sources.iter().map(|source| source.origin.clone()).collect();
@@ -299,9 +300,6 @@ fn whatever_names_tenant_class_and_limit_arrives_in_the_plan() {
         (tenant("all", "a,acme"), 4),
     ];
     assert_eq!(per_user.tenants, tenants.into());
-    let words: Vec<_> = per_user.tiers.iter().map(|tier| tier.entries[0].allowance).collect();
-    assert_eq!(
-        words,
-        [limit(60, 60, 60), limit(600, 60, 600), Allowance::Deny, limit(60, 60, 60), Allowance::Unlimited]
-    );
+    let words: Vec<_> = per_user.tiers.iter().map(|tier| allowed(&tier.entries[0])).collect();
+    assert_eq!(words, [limit(60, 60, 60), limit(600, 60, 600), Allowed::Deny, limit(60, 60, 60), Allowed::Unlimited]);
 }

@@ -8,6 +8,9 @@ use crate::local::new_keys::NewKeys;
 use crate::local::table::{Fingerprint, Table};
 use crate::policy::{Limiter, LimiterId};
 
+/// What tells limiters from buckets and requests in the table.
+const LIMITER: u64 = 0;
+
 /// One limiter of a policy, as one proxy sees it. Whatever becomes of it, the others go on.
 #[derive(Debug)]
 pub(super) struct Endpoint {
@@ -27,8 +30,7 @@ impl Endpoint {
         Endpoint {
             transport: transport_of(limiter),
             breaker: Breaker::new(format!("{prefix}.breaker.{name}.2"), limiter.breaker),
-            // No key of a bucket looks like this.
-            mark: table.map(|table| table.fingerprint(&format!("limiter {name}"))).unwrap_or_default(),
+            mark: table.map(|table| table.fingerprint(LIMITER, name)).unwrap_or_default(),
             new_keys: limiter.max_new_keys_per_second.map(new_keys),
         }
     }

@@ -85,7 +85,8 @@ impl Plan {
             let Some(mut offer) = entry.lease.open_call(ask.limit, ask.terms(), wish, worker, now, now + timeout)
             else {
                 // One that has outlived a wait may never end: its worker may be dead.
-                let is_late = entry.lease.call_ends + self.policy.limiters.get(ask.limiter).timeout <= now + timeout;
+                let is_late =
+                    entry.lease.call_ends + self.policy.limiters.get(ask.bucket.limiter).timeout <= now + timeout;
                 return if is_late { Election::Void } else { Election::Lost };
             };
             if let Mode::Async { .. } = ask.mode {
@@ -148,7 +149,7 @@ impl Plan {
     /// asked for what it has denied, as [`Closed::quiet`] does.
     pub fn note(&self, ask: &Ask, said: Said, now: Ms, random: u64) -> Ms {
         // What is known of a bucket that is not full would tell too short a wait without what has been granted since.
-        let is_granted = said.denied.is_none() && !self.counts_new_keys(ask.limiter);
+        let is_granted = said.denied.is_none() && !self.counts_new_keys(ask.bucket.limiter);
         // Where all tries are lost, the next request asks the limiter: it costs a call.
         let noted = self.change(ask, said.sent, |entry| {
             let says_less = |known: Used| entry.means_until > said.sent && said.acquired.level < known.level(ask.limit);

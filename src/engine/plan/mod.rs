@@ -4,6 +4,7 @@
 //! limiter has just said that a bucket is dry, or because the limiter is to be left alone. And here it is decided who of
 //! its workers calls the limiter about a lease, and what comes of it.
 
+mod bad_keys;
 mod endpoint;
 mod entry;
 mod lending;
@@ -23,6 +24,7 @@ use crate::local::table::{Entry, Fingerprint, STAYS, Table};
 use crate::local::top::Top;
 use crate::policy::{LimiterId, Mode, Policy};
 use crate::rules::Ask;
+use bad_keys::BadKeys;
 use endpoint::Endpoint;
 
 /// A policy in force, and which one it is among those that this VM has had.
@@ -42,6 +44,8 @@ pub struct Plan {
     is_retired: Cell<bool>,
     /// Who has come most since the last merge, where the policy has a path to tell it at.
     top: RefCell<Top>,
+    /// Buckets whose keys hold something else.
+    bad_keys: RefCell<BadKeys>,
     /// First part of the names of what it keeps in shared data.
     prefix: String,
 }
@@ -66,7 +70,8 @@ impl Plan {
         let table = Table::open(store.as_ref(), &prefix, policy.table_entries, random);
         let limiters = policy.limiters.iter();
         let endpoints = limiters.map(|(_, limiter)| Endpoint::new(limiter, &prefix, table.as_ref())).collect();
-        Plan { id, policy, store, table, endpoints, is_retired: Cell::new(false), top: RefCell::default(), prefix }
+        let (top, bad_keys) = (RefCell::default(), RefCell::default());
+        Plan { id, policy, store, table, endpoints, is_retired: Cell::new(false), top, bad_keys, prefix }
     }
 
     /// Another policy is in force from now on: those who wait are still answered by this one, but it is not for it to look
@@ -105,8 +110,8 @@ impl Plan {
 
     /// Buckets of one name at different limiters are different ones: what one has lent, another knows nothing of.
     fn fingerprint(&self, table: &Table, ask: &Ask) -> Fingerprint {
-        let fingerprint = table.fingerprint(&ask.key);
-        match self.endpoint(ask.limiter) {
+        let fingerprint = table.fingerprint(ask.bucket.kind.hash(), ask.bucket.tenant.as_str());
+        match self.endpoint(ask.bucket.limiter) {
             Some(endpoint) => fingerprint.at(endpoint.mark),
             None => fingerprint,
         }

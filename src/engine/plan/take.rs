@@ -58,7 +58,7 @@ impl Plan {
     pub fn take(&self, ask: &Ask, now: Ms) -> Taken {
         match ask.mode {
             Mode::Local => self.take_own(ask, now, Failure::Unreachable),
-            Mode::Async { .. } if self.is_open(ask.limiter) => Taken::Probe,
+            Mode::Async { .. } if self.is_open(ask.bucket.limiter) => Taken::Probe,
             Mode::Async { sync_interval } => self.take_unsettled(ask, sync_interval, now),
             Mode::Exact | Mode::Lease(_) => self.take_lent(ask, now),
         }
@@ -70,12 +70,14 @@ impl Plan {
     ///
     /// [`Taken::Missing`] where it may, and what this proxy gives it where that needs no answer.
     pub fn may_ask(&self, ask: &Ask, taken: Taken, is_in_probe: bool, now: Ms, random: u64) -> Taken {
-        let passes = || if is_in_probe { Ok(()) } else { self.passes_breaker(ask.limiter, now, random) };
-        let has_place = |is_new| if is_new { self.count_new_key(ask.limiter, now) } else { Ok(()) };
+        let passes = || if is_in_probe { Ok(()) } else { self.passes_breaker(ask.bucket.limiter, now, random) };
+        let has_place = |is_new| if is_new { self.count_new_key(ask.bucket.limiter, now) } else { Ok(()) };
         let allowed = match (taken, ask.mode) {
             // Those who spend first have had their answer from the breaker.
             (Taken::Missing { is_new }, Mode::Async { .. }) => has_place(is_new),
-            (Taken::Missing { .. }, _) if !is_in_probe && self.is_barred(ask.limiter, now) => Err(Failure::Breaker),
+            (Taken::Missing { .. }, _) if !is_in_probe && self.is_barred(ask.bucket.limiter, now) => {
+                Err(Failure::Breaker)
+            }
             // A key that has no place is no probe.
             (Taken::Missing { is_new }, _) => has_place(is_new).and_then(|()| passes()),
             (Taken::Probe, _) => passes(),
@@ -94,7 +96,7 @@ impl Plan {
             Taken::Granted { limit, standing, receipt, .. } => {
                 Taken::Granted { limit, standing, receipt, due: Some(Due::Now) }
             }
-            Taken::Missing { is_new: true } => match self.count_new_key(ask.limiter, now) {
+            Taken::Missing { is_new: true } => match self.count_new_key(ask.bucket.limiter, now) {
                 Ok(()) => Taken::Missing { is_new: true },
                 Err(failure) => Taken::Failed(failure),
             },

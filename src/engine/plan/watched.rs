@@ -13,8 +13,8 @@ impl Plan {
         }
         let mut top = self.top.borrow_mut();
         for mark in &record.marks {
-            let tenant = mark.key.as_deref().and_then(|key| key.split_once(":{")?.1.split_once("}:"));
-            if let (Some(rule), Some((tenant, _))) = (mark.scope.rule, tenant) {
+            if let (Some(rule), Some(bucket)) = (mark.scope.rule, &mark.bucket) {
+                let tenant = bucket.tenant.as_str();
                 top.add(rule, Kind::Busiest, tenant);
                 if mark.effect == Effect::Limited {
                     top.add(rule, Kind::Refused, tenant);

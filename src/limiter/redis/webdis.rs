@@ -8,10 +8,12 @@
 //! a client had that has gone. So a call carries a number of its own, the script repeats it, and nothing else makes a
 //! reply this call's. An error of Redis carries none: it is believed as far as it says that there is no verdict.
 
+use super::key;
 use crate::algorithm::{Acquire, Acquired, Script};
+use crate::bucket::BucketId;
 use crate::limiter::{Attempt, Capabilities, Failure, HttpCall, HttpEnd, Reply, Transport};
 use crate::percent::escape_into;
-use crate::policy::Tree;
+use crate::policy::{Policy, Tree};
 
 /// The longest reply in bytes that can be a verdict: see [`MAX_RUNS`].
 pub const MAX_REPLY: usize = 4096;
@@ -45,8 +47,12 @@ impl Transport for Webdis {
         MAX_RUNS
     }
 
-    fn encode(&self, bucket: &str, asked: &Acquire, attempt: Attempt) -> HttpCall {
-        encode(asked.limit.script(), By::from(attempt), bucket, asked)
+    fn name_of(&self, policy: &Policy, bucket: &BucketId) -> String {
+        key(policy, bucket)
+    }
+
+    fn encode(&self, policy: &Policy, bucket: &BucketId, asked: &Acquire, attempt: Attempt) -> HttpCall {
+        encode(asked.limit.script(), By::from(attempt), &key(policy, bucket), asked)
     }
 
     fn decode(&self, end: HttpEnd, asked: &Acquire, attempt: Attempt) -> Reply {

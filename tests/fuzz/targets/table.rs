@@ -33,7 +33,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some(table) = Table::open(&store, "t", 64, (pieces.number(), pieces.number())) else {
         panic!("shared data is empty");
     };
-    let keys: Vec<Fingerprint> = (0..64).map(|key| table.fingerprint(&format!("{key}"))).collect();
+    let keys: Vec<Fingerprint> = (0..64).map(|key| table.fingerprint(0, &format!("{key}"))).collect();
     let seed = store.shared.value("t.seed");
     for _ in 0..STEPS {
         if pieces.is_empty() {
@@ -92,7 +92,7 @@ fuzz_target!(|bytes: &[u8]| {
                 let same = store.shared.value("t.seed") == seed;
                 let other = Table::open(&store, "t", 64, (pieces.number(), pieces.number()));
                 if let (true, Some(other)) = (same, other) {
-                    assert_eq!(other.fingerprint("a"), table.fingerprint("a"));
+                    assert_eq!(other.fingerprint(0, "a"), table.fingerprint(0, "a"));
                 }
             }
         }
