@@ -44,7 +44,7 @@ pub struct Ask {
     /// The tier that its tenant is in: an index into the tiers of the rule.
     pub tier: usize,
     /// Which bucket.
-    pub bucket: BucketId,
+    pub bucket: Rc<BucketId>,
     /// The bucket's limit.
     pub limit: Limit,
     /// How many tokens; at most the limit's burst.
@@ -189,13 +189,14 @@ fn ask(
     let limits = entry.allowance.bounded();
     let repeat = repeat(policy, rule, &tenant, &scope, cost, reading);
     let limiter = rule.routing.limiter_of(&tenant, scope.tier.unwrap_or_default());
-    let tenant = Rc::new(tenant);
-    for (number, Bounded { kind, limit, own }) in limits.iter().enumerate() {
+    // Most entries have one limit, for which nothing is cloned.
+    let tenants = std::iter::repeat_n(tenant, limits.len());
+    for (number, (Bounded { kind, limit, own }, tenant)) in limits.iter().zip(tenants).enumerate() {
         asks.push(Ask {
             rule: scope.rule.unwrap_or_default(),
             class: scope.class.unwrap_or_default(),
             tier: scope.tier.unwrap_or_default(),
-            bucket: BucketId { limiter, tenant: tenant.clone(), kind: kind.clone() },
+            bucket: Rc::new(BucketId { limiter, tenant, kind: kind.clone() }),
             limit: *limit,
             cost,
             mode: match rule.mode {

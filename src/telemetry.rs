@@ -3,6 +3,8 @@
 //! A record says it in the words of the policy. Keys, and so tenants, stand in it only where the policy has them
 //! observed.
 
+use std::rc::Rc;
+
 use crate::bucket::BucketId;
 use crate::limiter::{Failure, transport_of};
 use crate::policy::{ClassId, Policy};
@@ -76,7 +78,7 @@ pub struct Mark {
     /// Why `on_error` made it, if it did.
     pub degraded: Option<Failure>,
     /// The bucket, where the policy has it observed.
-    pub bucket: Option<BucketId>,
+    pub bucket: Option<Rc<BucketId>>,
 }
 
 /// All decisions about one request; the first is the one that its answer tells of.

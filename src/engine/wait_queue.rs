@@ -22,7 +22,7 @@ use crate::rules::Ask;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LineId {
     plan: u64,
-    pub(super) bucket: BucketId,
+    pub(super) bucket: Rc<BucketId>,
     epoch: u32,
     alone: Option<Ticket>,
 }

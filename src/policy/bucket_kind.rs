@@ -2,7 +2,7 @@
 
 use std::hash::Hasher;
 
-use siphasher::sip::SipHasher13;
+use siphasher::sip128::SipHasher13;
 
 use super::Limit;
 use crate::clock::Ms;

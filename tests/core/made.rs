@@ -78,11 +78,11 @@ pub fn ask_of(value: &str, limit: Limit, cost: u64) -> Ask {
         rule: 0,
         class: ClassId::default(),
         tier: 0,
-        bucket: BucketId {
+        bucket: Rc::new(BucketId {
             limiter: LimiterId::default(),
-            tenant: Rc::new(tenant),
+            tenant,
             kind: Rc::new(BucketKind::new("per-key", "default", limit)),
-        },
+        }),
         limit,
         cost,
         mode: Mode::Exact,

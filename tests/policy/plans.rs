@@ -301,5 +301,11 @@ fn whatever_names_tenant_class_and_limit_arrives_in_the_plan() {
     ];
     assert_eq!(per_user.tenants, tenants.into());
     let words: Vec<_> = per_user.tiers.iter().map(|tier| allowed(&tier.entries[0])).collect();
-    assert_eq!(words, [limit(60, 60, 60), limit(600, 60, 600), Allowed::Deny, limit(60, 60, 60), Allowed::Unlimited]);
+    let both = |minute: u64, hour: u64| {
+        let limits = [(minute, 60_000), (hour, 3_600_000)];
+        Allowed::Limits(
+            limits.map(|(requests, per)| Limit::new(requests, Ms(per), requests).expect("a limit")).to_vec(),
+        )
+    };
+    assert_eq!(words, [limit(60, 60, 60), both(600, 6000), Allowed::Deny, both(60, 600), Allowed::Unlimited]);
 }
