@@ -3,6 +3,7 @@
 //! No arithmetic and no parsing here. What differs between hosts stands behind [`Host`].
 
 mod envoy;
+mod header_map;
 mod meters;
 mod vm;
 
@@ -14,6 +15,7 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, Bytes, ContextType, LogLevel, MapType};
 
+use header_map::{HeaderMap, pays};
 use meters::Meters;
 
 use crate::engine::plan::Plan;
@@ -21,7 +23,7 @@ use crate::engine::{Admission, Call, CallOwner, Engine, Ticket, Verdict};
 use crate::limiter::{Failure, HttpEnd};
 use crate::local::Store;
 use crate::policy::Policy;
-use crate::request::{Request, asks_for_top, shows_secret};
+use crate::request::{Request, asks_for_top, headers_wanted, shows_secret};
 use crate::response::{Answer, Refusal};
 
 /// What differs between hosts. As a [`Request`] it reads the request of the current context.
@@ -57,6 +59,9 @@ trait Host: Request {
     /// How a call ended, said in the callback of that call.
     fn call_end<'b>(&self, headers: usize, body_size: usize, max_reply: usize, body: &'b mut Bytes) -> HttpEnd<'b>;
 
+    /// All headers of the request as the host writes a map; None where it does not.
+    fn header_map(&self) -> Option<Vec<u8>>;
+
     /// A header of the response of the service behind.
     fn response_header(&self, name: &str) -> Option<Vec<u8>>;
 
@@ -81,13 +86,15 @@ const HOST: &dyn Host = &envoy::Envoy;
 
 proxy_wasm::main! {{
     proxy_wasm::set_log_level(LogLevel::Info);
-    proxy_wasm::set_root_context(|id| Box::new(Root { id, plan: None }));
+    proxy_wasm::set_root_context(|id| Box::new(Root { id, plan: None, headers_wanted: 0 }));
 }}
 
 /// One configuration of the filter.
 struct Root {
     id: u32,
     plan: Option<Rc<Plan>>,
+    /// How many headers are read of most requests.
+    headers_wanted: usize,
 }
 
 impl RootContext for Root {
@@ -97,7 +104,10 @@ impl RootContext for Root {
 
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
         let state = Rc::new(RefCell::new(State::New));
-        Some(Box::new(Filter { stream: Stream { id, plan: self.plan.clone(), shows: false, state } }))
+        Some(Box::new(Filter {
+            stream: Stream { id, plan: self.plan.clone(), shows: false, state },
+            headers_wanted: self.headers_wanted,
+        }))
     }
 
     /// Puts a policy in force. False where it is refused: the host keeps the one before, if there is one.
@@ -111,6 +121,7 @@ impl RootContext for Root {
         let environment = |name: &str| std::env::var(name).ok();
         match Policy::from_host(&bytes, &environment) {
             Ok(policy) => {
+                self.headers_wanted = headers_wanted(&policy);
                 let period = Engine::<Stream>::timer_period(&policy);
                 let plan = vm::install(self.id, policy);
                 let clock = if HOST.monotonic().is_some() { "the host's steady clock" } else { "the wall's clock" };
@@ -182,10 +193,11 @@ enum State {
 
 struct Filter {
     stream: Stream,
+    headers_wanted: usize,
 }
 
 impl HttpContext for Filter {
-    fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
+    fn on_http_request_headers(&mut self, headers: usize, _end_of_stream: bool) -> Action {
         let Some(plan) = self.stream.plan.clone() else {
             self.stream.refuse(Refusal::without_policy(), None);
             return Action::Pause;
@@ -200,7 +212,10 @@ impl HttpContext for Filter {
         }
         let meters = vm::meters(&plan).filter(|meters| meters.is_sampled());
         let began = if meters.is_some() { HOST.monotonic() } else { None };
-        let action = self.stream.decide(&plan);
+        let action = match pays(self.headers_wanted, headers) {
+            true => self.stream.decide(&plan, &HeaderMap::of(HOST)),
+            false => self.stream.decide(&plan, HOST),
+        };
         if let (Some(meters), Some(took)) = (meters, vm::since(began)) {
             meters.own(took);
         }
@@ -227,19 +242,19 @@ impl Context for Filter {}
 
 impl Stream {
     /// A request has come.
-    fn decide(&mut self, plan: &Rc<Plan>) -> Action {
+    fn decide(&mut self, plan: &Rc<Plan>, request: &dyn Request) -> Action {
         if let Some(observe) = &plan.policy.observe {
-            self.shows = shows_secret(observe, HOST);
+            self.shows = shows_secret(observe, request);
             if self.shows {
                 // The service behind has no need to know it.
                 let _ = hostcalls::set_map_value(MapType::HttpRequestHeaders, &observe.debug_header, None);
             }
-            if self.shows && asks_for_top(observe, HOST) {
+            if self.shows && asks_for_top(observe, request) {
                 self.tell(&vm::top(plan));
                 return Action::Pause;
             }
         }
-        let verdict = vm::on_request(plan, HOST, self);
+        let verdict = vm::on_request(plan, request, self);
         verdict.map_or(Action::Pause, |verdict| self.perform(verdict))
     }
 

@@ -7,12 +7,14 @@ mod address;
 mod class;
 mod credentials;
 mod identity;
+mod wanted;
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 pub use class::{Class, classify};
 pub use identity::{Identity, identify};
+pub use wanted::headers_wanted;
 pub(crate) use {class::class_of, identity::tenant_of, identity::tier_of};
 
 use crate::path::{Malformed, Paths};

@@ -118,6 +118,23 @@ impl Host for Envoy {
         HttpEnd::Answer { status, body }
     }
 
+    /// The SDK would copy each name and each value.
+    fn header_map(&self) -> Option<Vec<u8>> {
+        unsafe extern "C" {
+            fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) -> u32;
+        }
+        let (mut data, mut size) = (std::ptr::null_mut(), 0);
+        // SAFETY: both pointers are to values that outlive the call.
+        let status =
+            unsafe { proxy_get_header_map_pairs(MapType::HttpRequestHeaders as u32, &raw mut data, &raw mut size) };
+        if status != 0 || data.is_null() {
+            return None;
+        }
+        // SAFETY: the host has had the module allocate so many bytes for it, by the SDK's allocator of vectors, and has
+        // filled them; nobody else frees them.
+        Some(unsafe { Vec::from_raw_parts(data, size, size) })
+    }
+
     fn response_header(&self, name: &str) -> Option<Vec<u8>> {
         hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name).ok().flatten()
     }
