@@ -71,15 +71,20 @@ fn front(results: &Results) -> Result<String> {
     writeln!(
         text,
         "Processor time that a request costs on top, in all processes together (Envoy, the limiter, Redis). 1 is what Envoy \
-         itself takes for a request without a filter: {:.0} µs with one hot tenant, {:.0} µs with {TENANTS} tenants. Medians of \
+         itself takes for a request without a filter: {:.0} µs with one hot tenant, {:.0} µs with {} tenants. Medians of \
          {} rounds, with their 95 % intervals; {} processors, {}.\n",
         b(Load::Hot)?,
         b(Load::Many)?,
+        thousands(TENANTS.into()),
         results.rounds,
         results.machine.processors,
         results.machine.date
     )?;
-    writeln!(text, "| | one hot tenant | {TENANTS} tenants | calls per 1,000 requests |\n| --- | --- | --- | --- |")?;
+    writeln!(
+        text,
+        "| | one hot tenant | {} tenants | calls for 1,000 requests: hot; many |\n| --- | --- | --- | --- |",
+        thousands(TENANTS.into())
+    )?;
     for name in ["empty", "native-local", "weir-local", LEASE, EXACT, GLOBAL_REDIS] {
         let variant = ALL.iter().find(|variant| variant.name == name).ok_or_else(|| format!("no {name}"))?;
         let (hot, many) = (added(results, name, Load::Hot)?, added(results, name, Load::Many)?);
@@ -125,7 +130,7 @@ fn method(text: &mut String, results: &Results) -> Result<()> {
         text,
         "**B** is the processor time of Envoy (one worker) for a request without any filter, sent on to a service on \
          loopback: {} for {AT_ONCE} connections of HTTP/1.1 and one tenant (*hot*), {} for {AT_ONCE} streams of an HTTP/2 \
-         connection and {TENANTS} tenants by Zipf's law (*many*). A cost is that of all processes: Envoy, the limiter \
+         connection and {} tenants by Zipf's law (*many*). A cost is that of all processes: Envoy, the limiter \
          (Webdis, or a rate limit service on limitador: [tests/bench/rls](../tests/bench/rls)) and its Redis, from \
          `/proc/PID/task/*/schedstat`; the service and the load tool are left out. {rounds} rounds of {seconds} s for each \
          variant, in an order of its own in each round, and half of that without a filter right before and after each, which \
@@ -133,6 +138,7 @@ fn method(text: &mut String, results: &Results) -> Result<()> {
          within their limit; {} of {} were decided by a failure of the limiter (`timeout: {TIMEOUT}`). Before the rounds each filter has refused the eleventh request of a limit of ten.\n",
         b(Load::Hot)?,
         b(Load::Many)?,
+        thousands(TENANTS.into()),
         thousands(sum(|sample| sample.failed)),
         thousands(sum(|sample| sample.requests))
     )?;
@@ -233,7 +239,8 @@ fn goals(text: &mut String, results: &Results) -> Result<()> {
 /// How often a variant calls a limiter for 1,000 requests: with one tenant; with many.
 fn calls(results: &Results, name: &str) -> Result<String> {
     let calls = |load| -> Result<f64> {
-        let each = samples(results, name, load)?.iter().map(|sample| 1000.0 * sample.calls as f64 / sample.requests as f64);
+        let each =
+            samples(results, name, load)?.iter().map(|sample| 1000.0 * sample.calls as f64 / sample.requests as f64);
         Ok(Median::of(each).value)
     };
     Ok(match name.starts_with("weir") {
