@@ -35,7 +35,7 @@ run: $(ENVOY) module ## Two Envoys share a limit through Redis, on loopback; ONC
 	@cargo build --quiet --example run
 	@$(if $(ONCE),ONCE=1) exec $(or $(CARGO_TARGET_DIR),target)/debug/examples/run
 
-module: packages ## Build the module, $(MODULE)
+module: packages ## Build the module, target/wasm32-wasip1/release/weir.wasm
 	$(call say,building the module (the first time takes about a minute))
 	@cargo build --quiet --release --lib --target wasm32-wasip1 --package weir
 	@echo "    $(MODULE): $$(stat -c %s $(MODULE)) bytes"

@@ -296,6 +296,19 @@ fn other_files_name_pages_that_are_there() {
 }
 
 #[test]
+fn the_page_of_the_architecture_has_every_room_in_order() {
+    let lib = include_str!("../src/lib.rs");
+    let list = lib.split("//! rooms: ").nth(1).and_then(|rest| rest.split("//!\n").next()).expect("a list of rooms");
+    let rooms: Vec<String> = list.replace("//!", "").split(',').map(|room| format!("`{}`", room.trim())).collect();
+    let page = page("docs/architecture.md");
+    let table = page.split("## The rooms").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("a table");
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let named: Vec<String> =
+        rows.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(|room| format!("`{room}`")).collect();
+    assert_eq!(named, rooms);
+}
+
+#[test]
 fn the_page_of_operations_tells_of_every_alert() {
     let operations = page("docs/operations.md");
     let alerts = include_str!("../examples/alerts.yaml");

@@ -19,8 +19,11 @@ const END: &str = "<!-- The end of what make bench has made. -->\n";
 /// With fewer rounds nothing is decided.
 const ROUNDS: usize = 7;
 
+/// What makes the figures of a page.
+type Figures = fn(&Results) -> Result<String>;
+
 /// Pages with figures, and what each holds between its two marks.
-const PAGES: [(&str, fn(&Results) -> Result<String>); 2] = [("docs/benchmarks.md", section), ("README.md", front)];
+const PAGES: [(&str, Figures); 2] = [("docs/benchmarks.md", section), ("README.md", front)];
 
 /// Where results, plots and pages are.
 fn root() -> &'static Path {
@@ -90,6 +93,14 @@ fn front(results: &Results) -> Result<String> {
         let (hot, many) = (added(results, name, Load::Hot)?, added(results, name, Load::Many)?);
         writeln!(text, "| {} | {hot} | {many} | {} |", variant.title, calls(results, name)?)?;
     }
+    let of_global =
+        |load| paired(results, &[LEASE, GLOBAL_REDIS], load, |samples| samples[0].added() / samples[1].added());
+    writeln!(
+        text,
+        "\n`lease` costs {} of what native global with its counters in Redis costs with one hot tenant, and {} with many.",
+        of_global(Load::Hot)?,
+        of_global(Load::Many)?
+    )?;
     Ok(text)
 }
 
