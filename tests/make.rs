@@ -207,3 +207,13 @@ fn an_installation_that_fails_says_what_is_missing() {
     let said = machine.refuses("packages", &[]);
     assert!(said.contains("missing: webdis\napt-get could not install them"), "{said}");
 }
+
+#[test]
+fn the_readme_names_the_packages_that_make_installs() {
+    let makefile = include_str!("../Makefile");
+    for name in ["APT", "TEST_APT"] {
+        let start = format!("{name} := ");
+        let packages = makefile.lines().find_map(|line| line.strip_prefix(&start)).expect("a list of packages");
+        assert!(include_str!("../README.md").contains(&format!("`{packages}`")), "{packages}");
+    }
+}

@@ -359,7 +359,7 @@ fn percentile(text: &mut String, results: &Results, name: &str, of: fn(&Percenti
         )?,
         (false, _) => writeln!(
             text,
-            "What is added to {name} was measured as well, and is not told: for {} of {} variants the interval holds 0 and is \
+            "What is added to {name} was measured as well, and is left out: for {} of {} variants the interval holds 0 and is \
              wider than the {name} without a filter. tests/bench/results.json has every round.\n",
             silent.len(),
             ALL.len() - 1
