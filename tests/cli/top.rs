@@ -139,11 +139,11 @@ fn top_merges_what_proxies_tell_and_says_why_some_do_not() {
         let told = told(&line.replace("@SILENT", &silent.1).replace('@', &address), &folder());
         let told = told.replace(&silent.1, "@SILENT").replace(&address, "@").replace("127.0.0.1:8443", "@");
         wrong.extend(compare(name, &told).err());
-        // And what is shown first is shown in the README.
+        // And what is shown first is shown in docs/tool.md.
         if *name == "top" {
             let (_, told) = told.split_once('\n').expect("the command");
             let (told, _) = told.split_once("--- exit").expect("the end");
-            assert!(include_str!("../../README.md").contains(&format!("\n{told}```\n")), "{told}");
+            assert!(include_str!("../../docs/tool.md").contains(&format!("\n{told}```\n")), "{told}");
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

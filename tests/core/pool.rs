@@ -894,7 +894,7 @@ fn a_question_has_its_place_until_its_call_is_over_though_nothing_is_owed() {
     assert_eq!((comes(2000), epoch(&table, &shared, "0")), (Some(()), None));
 }
 
-/// After how many tenants that come after it a bucket that is not full yet makes room: the README tells it of `entries`.
+/// After how many tenants that come after it a bucket that is not full yet makes room: docs/leases.md tells it of `entries`.
 #[wasm_bindgen_test(unsupported = test)]
 fn a_bucket_makes_room_after_about_as_many_tenants_as_there_are_entries() {
     const ENTRIES: usize = 4096;

@@ -1,5 +1,5 @@
-//! What watches weir asks for what is there: each metric, label and value that examples/alerts.yaml, the dashboard and the
-//! README name is one that a real Envoy exports; and promtool runs the tests of the alerts.
+//! What watches weir asks for what is there: each metric, label and value that examples/alerts.yaml, the dashboard and
+//! docs/operations.md name is one that a real Envoy exports; and promtool runs the tests of the alerts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -231,9 +231,9 @@ fn between<'t>(text: &'t str, open: &str, close: &str) -> Vec<&'t str> {
 }
 
 #[test]
-fn alerts_dashboard_and_readme_name_what_a_real_envoy_exports() {
+fn alerts_dashboard_and_page_name_what_a_real_envoy_exports() {
     let mut metrics = all_metrics();
-    readme(&metrics);
+    page(&metrics);
     let mut alerts = 0;
     for rule in rules() {
         let expr = text(&rule["expr"]);
@@ -274,15 +274,15 @@ fn alerts_dashboard_and_readme_name_what_a_real_envoy_exports() {
     }
 }
 
-/// The README has a row for each metric, with its labels.
-fn readme(metrics: &Metrics) {
+/// The page of operations has a row for each metric, with its labels.
+fn page(metrics: &Metrics) {
     let mut wanted = BTreeMap::new();
     for (name, known) in metrics {
         let labels: Vec<&str> = known.labels.iter().map(String::as_str).filter(|label| *label != "le").collect();
         let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
         wanted.insert(base.to_owned(), labels.join(" "));
     }
-    let rows = include_str!("../../README.md").lines().filter(|line| line.starts_with("| `weir_"));
+    let rows = include_str!("../../docs/operations.md").lines().filter(|line| line.starts_with("| `weir_"));
     let found: BTreeMap<String, String> = rows
         .map(|row| {
             let cells: Vec<&str> = row.split('|').map(str::trim).collect();

@@ -1,8 +1,10 @@
-//! What an editor and a reader of the README are told of a policy is what the decoder does: words, defaults, bounds.
+//! What an editor and a reader of docs/reference.md are told of a policy is what the decoder does: words, defaults, bounds.
 //!
 //! `WEIR_BLESS=1 cargo test --features cli --test schema` writes the schema and the tables anew.
 #![cfg(not(target_arch = "wasm32"))]
 
+#[path = "../pages/mod.rs"]
+mod pages;
 mod policies;
 mod presence;
 #[path = "../../src/bin/weir/schema/mod.rs"]
@@ -73,10 +75,6 @@ fn name(path: &Path) -> String {
     path.file_name().expect("a name").to_string_lossy().into_owned()
 }
 
-fn readme() -> String {
-    fs::read_to_string(format!("{ROOT}/README.md")).expect("the README")
-}
-
 /// The policies of the examples; its rules for alerts are YAML, too.
 fn examples() -> Vec<PathBuf> {
     let mut files = files("examples", &["yaml"]);
@@ -85,18 +83,17 @@ fn examples() -> Vec<PathBuf> {
     files
 }
 
-/// The policies that are good: of the tests, of the examples, of the README and of this file.
+/// The policies that are good: of the tests, of the examples, of the pages and of this file.
 fn good() -> Vec<(String, Tree)> {
     let mut good = Vec::new();
     for path in files("tests/policies/good", &["yaml"]).into_iter().chain(examples()) {
         good.push((name(&path), yaml(&fs::read_to_string(&path).expect("a readable policy"))));
     }
     assert!(good.len() >= 12, "{}", good.len());
-    let readme = readme();
-    let blocks = readme.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().expect("an end"));
     let before = good.len();
-    good.extend(blocks.enumerate().map(|(number, block)| (format!("README, block {number}"), yaml(block))));
-    assert!(good.len() >= before + 3, "the README has its policies");
+    let blocks = pages::all_blocks("yaml").into_iter().enumerate();
+    good.extend(blocks.map(|(number, (page, block))| (format!("{page}, block {number}"), yaml(&block))));
+    assert!(good.len() >= before + 5, "the pages have their policies");
     good.extend(WORDS.iter().enumerate().map(|(number, text)| (format!("words {number}"), yaml(text))));
     good
 }
@@ -165,13 +162,14 @@ fn the_tool_prints_what_is_shipped() {
 }
 
 #[test]
-fn the_tables_of_the_readme_are_made_from_the_language() {
+fn the_tables_of_the_reference_are_made_from_the_language() {
     const START: &str = "<!-- made by: weir schema --tables -->\n\n";
     const END: &str = "<!-- end -->";
-    let readme = readme();
-    let (before, rest) = readme.split_once(START).expect("where the tables start");
+    const PAGE: &str = "docs/reference.md";
+    let page = pages::page(PAGE);
+    let (before, rest) = page.split_once(START).expect("where the tables start");
     let (_, after) = rest.split_once(END).expect("where the tables end");
-    is_as_made("README.md", &readme, &format!("{before}{START}{}{END}{after}", schema::tables()));
+    is_as_made(PAGE, &page, &format!("{before}{START}{}{END}{after}", schema::tables()));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The language of a policy as data: every word that may stand in one, with its kind, bounds, default and meaning.
 //!
 //! The decoder reads by it: which words an object has, what must be there, what a word that is left out is, from where to
-//! where a value goes, how a text is formed. The JSON Schema and the tables of the README are made from it. It must not
+//! where a value goes, how a text is formed. The JSON Schema and the tables of docs/reference.md are made from it. It must not
 //! say how a policy is decoded, nor how a schema or a table is written. Defaults and examples are JSON.
 //!
 //! A new word is a field, a new object a static beside those that are there and a field that names it. What only people

@@ -49,7 +49,7 @@ pub static SOURCES: [Source; 10] = [
             ],
         ),
         #[cfg(feature = "cli")]
-        doc: "as sent, the first of several; where Envoy joins several by commas, see above",
+        doc: "as sent, the first of several; where Envoy joins several by commas, see docs/policy.md",
         #[cfg(feature = "cli")]
         odd: "absent or empty: nothing",
         is_trusted: false,

@@ -1,7 +1,7 @@
 //! Measures what weir costs and writes it down: `make bench`.
 //!
-//! `bench MODULE EMPTY_MODULE RLS` measures everything, writes `results.json`, and from it the plots and the README's
-//! section. `bench render` does the last alone. ROUNDS, SECONDS_EACH, KEYS and TENANTS say how much is measured; ONLY names
+//! `bench MODULE EMPTY_MODULE RLS` measures everything, writes `results.json`, and from it the plots,
+//! docs/benchmarks.md and the README's table. `bench render` does the last alone. ROUNDS, SECONDS_EACH, KEYS and TENANTS say how much is measured; ONLY names
 //! parts (proxy, redis, module, core; several with commas) to measure, and what `results.json` holds of the others stays.
 
 mod acquires;

@@ -1,4 +1,5 @@
-//! The README's section and the plots, as they follow from the results. No figure is typed in by hand.
+//! The page of benchmarks, the README's table of figures and the plots, as they follow from the results. No figure is typed in
+//! by hand. A row whose interval says nothing is left out, and named below its table.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,11 +7,11 @@ use std::path::Path;
 use crate::Result;
 use crate::acquires::{BARE, STRAIGHT, WEBDIS};
 use crate::figures::{added, added_ms, latencies, paired, samples, total};
-use crate::load::{AT_ONCE, Load, TENANTS};
+use crate::load::{AT_ONCE, Load, Percentiles, TENANTS};
 use crate::plots::drawn;
 use crate::results::{Latency, Results, Sample};
 use crate::stats::Median;
-use crate::variants::{ALL, EXACT, GLOBAL_REDIS, LEASE, NONE, TIMEOUT, Variant};
+use crate::variants::{ALL, EXACT, GLOBAL_REDIS, LEASE, LEASE_BARE, NONE, TIMEOUT, Variant};
 
 const BEGIN: &str = "<!-- Made by make bench from tests/bench/results.json. -->\n";
 const END: &str = "<!-- The end of what make bench has made. -->\n";
@@ -18,7 +19,13 @@ const END: &str = "<!-- The end of what make bench has made. -->\n";
 /// With fewer rounds nothing is decided.
 const ROUNDS: usize = 7;
 
-/// Where results, plots and the README are.
+/// What makes the figures of a page.
+type Figures = fn(&Results) -> Result<String>;
+
+/// Pages with figures, and what each holds between its two marks.
+const PAGES: [(&str, Figures); 2] = [("docs/benchmarks.md", section), ("README.md", front)];
+
+/// Where results, plots and pages are.
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
@@ -36,7 +43,7 @@ pub fn keep(results: &Results) -> Result<()> {
     Ok(std::fs::write(root().join("tests/bench/results.json"), text)?)
 }
 
-/// Writes `results.json`, the plots, and the README's section.
+/// Writes `results.json`, the plots, and the pages' figures.
 pub fn write(results: &Results) -> Result<()> {
     keep(results)?;
     let plots = root().join("tests/bench/plots");
@@ -44,20 +51,60 @@ pub fn write(results: &Results) -> Result<()> {
     for (name, svg) in drawn(results)? {
         std::fs::write(plots.join(name), svg)?;
     }
-    let readme = root().join("README.md");
-    let text = std::fs::read_to_string(&readme)?;
-    let (before, after) = around(&text)?;
-    Ok(std::fs::write(readme, format!("{before}{BEGIN}{}{END}{after}", section(results)?))?)
+    for (page, figures) in PAGES {
+        let file = root().join(page);
+        let text = std::fs::read_to_string(&file)?;
+        let [before, _, after] = around(page, &text)?;
+        std::fs::write(file, format!("{before}{BEGIN}{}{END}{after}", figures(results)?))?;
+    }
+    Ok(())
 }
 
-/// What stands before and after the section.
-fn around(readme: &str) -> Result<(&str, &str)> {
-    let (before, rest) = readme.split_once(BEGIN).ok_or("README.md has no place for what was measured")?;
-    let (_, after) = rest.split_once(END).ok_or("README.md has no end of what was measured")?;
-    Ok((before, after))
+/// What stands before the figures of a page, the figures, and what stands after them.
+fn around<'p>(page: &str, text: &'p str) -> Result<[&'p str; 3]> {
+    let (before, rest) = text.split_once(BEGIN).ok_or_else(|| format!("{page} has no place for what was measured"))?;
+    let (figures, after) = rest.split_once(END).ok_or_else(|| format!("{page} has no end of what was measured"))?;
+    Ok([before, figures, after])
 }
 
-/// What `README.md` holds between its two marks.
+/// What the README tells.
+fn front(results: &Results) -> Result<String> {
+    let mut text = String::new();
+    let b = |load| total(results, NONE, load).map(|median| median.value);
+    writeln!(
+        text,
+        "Processor time that a request costs on top, in all processes together (Envoy, the limiter, Redis). 1 is what Envoy \
+         itself takes for a request without a filter: {:.0} µs with one hot tenant, {:.0} µs with {} tenants. Medians of \
+         {} rounds, with their 95 % intervals; {} processors, {}.\n",
+        b(Load::Hot)?,
+        b(Load::Many)?,
+        thousands(TENANTS.into()),
+        results.rounds,
+        results.machine.processors,
+        results.machine.date
+    )?;
+    writeln!(
+        text,
+        "| | one hot tenant | {} tenants | calls for 1,000 requests: hot; many |\n| --- | --- | --- | --- |",
+        thousands(TENANTS.into())
+    )?;
+    for name in ["empty", "native-local", "weir-local", LEASE, EXACT, GLOBAL_REDIS] {
+        let variant = ALL.iter().find(|variant| variant.name == name).ok_or_else(|| format!("no {name}"))?;
+        let (hot, many) = (added(results, name, Load::Hot)?, added(results, name, Load::Many)?);
+        writeln!(text, "| {} | {hot} | {many} | {} |", variant.title, calls(results, name)?)?;
+    }
+    let of_global =
+        |load| paired(results, &[LEASE, GLOBAL_REDIS], load, |samples| samples[0].added() / samples[1].added());
+    writeln!(
+        text,
+        "\n`lease` costs {} of what native global with its counters in Redis costs with one hot tenant, and {} with many.",
+        of_global(Load::Hot)?,
+        of_global(Load::Many)?
+    )?;
+    Ok(text)
+}
+
+/// What the page of benchmarks holds.
 fn section(results: &Results) -> Result<String> {
     let mut text = String::new();
     method(&mut text, results)?;
@@ -81,7 +128,7 @@ fn method(text: &mut String, results: &Results) -> Result<()> {
     }
     writeln!(
         text,
-        "`make bench` measures all of this anew. On {} processors ({}), {} GB, {}; {}.\n",
+        "Measured on {} processors ({}), {} GB, {}; {}.\n",
         machine.processors,
         machine.processor,
         machine.memory_gb,
@@ -94,14 +141,15 @@ fn method(text: &mut String, results: &Results) -> Result<()> {
         text,
         "**B** is the processor time of Envoy (one worker) for a request without any filter, sent on to a service on \
          loopback: {} for {AT_ONCE} connections of HTTP/1.1 and one tenant (*hot*), {} for {AT_ONCE} streams of an HTTP/2 \
-         connection and {TENANTS} tenants by Zipf's law (*many*). A cost is that of all processes: Envoy, the limiter \
-         (Webdis, or a rate limit service on limitador: [tests/bench/rls](tests/bench/rls)) and its Redis, from \
+         connection and {} tenants by Zipf's law (*many*). A cost is that of all processes: Envoy, the limiter \
+         (Webdis, or a rate limit service on limitador: [tests/bench/rls](../tests/bench/rls)) and its Redis, from \
          `/proc/PID/task/*/schedstat`; the service and the load tool are left out. {rounds} rounds of {seconds} s for each \
          variant, in an order of its own in each round, and half of that without a filter right before and after each, which \
-         is the B of that sample; each figure is the median over the rounds, with its interval of 95 % at least. All requests were within their limit; {} of {} were decided by a failure of the \
-         limiter (`timeout: {TIMEOUT}`). Before the rounds each filter has refused the eleventh request of a limit of ten.\n",
+         is the B of that sample; each figure is the median over the rounds, with its interval of 95 % at least. All requests were \
+         within their limit; {} of {} were decided by a failure of the limiter (`timeout: {TIMEOUT}`). Before the rounds each filter has refused the eleventh request of a limit of ten.\n",
         b(Load::Hot)?,
         b(Load::Many)?,
+        thousands(TENANTS.into()),
         thousands(sum(|sample| sample.failed)),
         thousands(sum(|sample| sample.requests))
     )?;
@@ -114,14 +162,19 @@ struct Goal {
     unit: &'static str,
     digits: usize,
     measured: Median,
+    /// What it is added to, where that says whether its interval says anything.
+    base: Option<f64>,
 }
 
 fn all_goals(results: &Results) -> Result<Vec<Goal>> {
     let of_global = |variant| {
         paired(results, &[variant, GLOBAL_REDIS], Load::Hot, |samples| samples[0].added() / samples[1].added())
     };
-    let p99 =
-        |variant| -> Result<Median> { Ok(added_ms(latencies(results, variant)?, |percentiles| percentiles.p99_us)) };
+    let p99 = |what, most, variant| -> Result<Goal> {
+        let samples = latencies(results, variant)?;
+        let measured = added_ms(samples, |percentiles| percentiles.p99_us);
+        Ok(Goal { what, most, unit: " ms", digits: 2, measured, base: Some(without(samples, |none| none.p99_us)) })
+    };
     let bytes = results.redis.bytes_lent / results.redis.bytes_bare;
     Ok(vec![
         Goal {
@@ -130,6 +183,7 @@ fn all_goals(results: &Results) -> Result<Vec<Goal>> {
             unit: " B",
             digits: 2,
             measured: added(results, LEASE, Load::Hot)?,
+            base: None,
         },
         Goal {
             what: "lease, of what native global + limitador in Redis adds",
@@ -137,6 +191,7 @@ fn all_goals(results: &Results) -> Result<Vec<Goal>> {
             unit: "",
             digits: 3,
             measured: of_global(LEASE)?,
+            base: None,
         },
         Goal {
             what: "exact on a hot key, of the same",
@@ -144,22 +199,29 @@ fn all_goals(results: &Results) -> Result<Vec<Goal>> {
             unit: "",
             digits: 2,
             measured: of_global(EXACT)?,
+            base: None,
         },
-        Goal { what: "lease adds to p99 at half load", most: 0.3, unit: " ms", digits: 2, measured: p99(LEASE)? },
-        Goal { what: "exact adds to p99 at half load", most: 2.0, unit: " ms", digits: 2, measured: p99(EXACT)? },
+        p99("lease adds to p99 at half load", 0.3, LEASE)?,
+        p99("exact adds to p99 at half load", 2.0, EXACT)?,
         Goal {
             what: "bytes in Redis, of a bare key",
             most: 1.5,
             unit: "",
             digits: 2,
             measured: Median { value: bytes, low: bytes, high: bytes },
+            base: None,
         },
     ])
 }
 
 fn goals(text: &mut String, results: &Results) -> Result<()> {
     writeln!(text, "| goal | at most | measured | |\n| --- | --- | --- | --- |")?;
-    for Goal { what, most, unit, digits, measured } in all_goals(results)? {
+    let mut undecided = Vec::new();
+    for Goal { what, most, unit, digits, measured, base } in all_goals(results)? {
+        if base.is_some_and(|base| !measured.says_something(base)) {
+            undecided.push(format!("{what} (at most {most:.digits$}{unit}; {measured:.digits$}{unit})"));
+            continue;
+        }
         let verdict = match measured {
             _ if results.rounds < ROUNDS => "",
             Median { high, .. } if high <= most => "met",
@@ -173,8 +235,30 @@ fn goals(text: &mut String, results: &Results) -> Result<()> {
         };
         writeln!(text, "| {what} | {most:.digits$}{unit} | {shown}{unit} | {verdict} |")?;
     }
+    if !undecided.is_empty() {
+        let s = if undecided.len() == 1 { "" } else { "s" };
+        writeln!(
+            text,
+            "\nGoal{s} that this run does not decide, since the interval holds 0 and is wider than the p99 without a filter: {}.",
+            undecided.join("; ")
+        )?;
+    }
     writeln!(text)?;
     Ok(())
+}
+
+/// How often a variant calls a limiter for 1,000 requests: with one tenant; with many.
+fn calls(results: &Results, name: &str) -> Result<String> {
+    let calls = |load| -> Result<f64> {
+        let each =
+            samples(results, name, load)?.iter().map(|sample| 1000.0 * sample.calls as f64 / sample.requests as f64);
+        Ok(Median::of(each).value)
+    };
+    Ok(match name.starts_with("weir") {
+        true => format!("{:.1}; {:.1}", calls(Load::Hot)?, calls(Load::Many)?),
+        false if name.starts_with("global") => "1000; 1000".to_owned(),
+        false => "0; 0".to_owned(),
+    })
 }
 
 fn proxy(text: &mut String, results: &Results) -> Result<()> {
@@ -190,23 +274,17 @@ fn proxy(text: &mut String, results: &Results) -> Result<()> {
                 _ => Ok(added(results, name, load)?.to_string()),
             }
         };
-        let median = |load, of: fn(&Sample) -> f64| -> Result<f64> {
-            Ok(Median::of(samples(results, name, load)?.iter().map(of)).value)
+        let hot = |of: fn(&Sample) -> f64| -> Result<f64> {
+            Ok(Median::of(samples(results, name, Load::Hot)?.iter().map(of)).value)
         };
-        let hot = |of| median(Load::Hot, of);
         let parts = format!("{:.1}, {:.1}, {:.1}", hot(|s| s.envoy_us)?, hot(|s| s.limiter_us)?, hot(|s| s.redis_us)?);
-        let calls = |load| median(load, |sample| 1000.0 * sample.calls as f64 / sample.requests as f64);
-        let calls = match name.starts_with("weir") {
-            true => format!("{:.1}; {:.1}", calls(Load::Hot)?, calls(Load::Many)?),
-            false if name.starts_with("global") => "1000; 1000".to_owned(),
-            false => "0; 0".to_owned(),
-        };
         writeln!(
             text,
-            "| {title} | {} | {} | {parts} | {:.0} | {calls} |",
+            "| {title} | {} | {} | {parts} | {:.0} | {} |",
             added(Load::Hot)?,
             added(Load::Many)?,
-            hot(|s| s.per_second)?
+            hot(|s| s.per_second)?,
+            calls(results, name)?
         )?;
     }
     where_it_goes(text, results)?;
@@ -215,46 +293,79 @@ fn proxy(text: &mut String, results: &Results) -> Result<()> {
 
 fn where_it_goes(text: &mut String, results: &Results) -> Result<()> {
     let lease = added(results, LEASE, Load::Hot)?;
+    let headers = paired(results, &[LEASE, LEASE_BARE], Load::Hot, |samples| samples[0].added() - samples[1].added())?;
+    let headers = match headers.low > 0.0 {
+        true => format!("{:.2} B its three headers", headers.value),
+        false => "what its three headers cost is lost in the noise".to_owned(),
+    };
     writeln!(
         text,
-        "\nweir sets its three `x-ratelimit` headers where it does not say otherwise; the native filters set none, and \
-         native local_ratelimit has one bucket for all tenants.\n\n\
+        "\nweir sets its three `x-ratelimit` headers where the table does not say otherwise; the native filters set none, \
+         and native local_ratelimit has one bucket for all tenants.\n\n\
          **Where it goes.** Of the {:.2} B that a lease adds for one hot tenant, {:.2} B is what a wasm filter costs that \
-         does nothing, and {:.2} B its three headers. The rest are a header read, the time, the bucket's set read from \
-         shared data and written back, a counter, and the module's own code, which a profile shows to be about a tenth of \
+         does nothing, and {headers}. The rest is reading a header, reading the time, reading the bucket's set from shared \
+         data and writing it back, a counter, and the module's own code, which a profile shows to be about a tenth of \
          Envoy's time: most of it is Envoy's side of the host calls. Many tenants cost more: their sets are not in the \
-         processor's caches, and one that comes seldom asks Redis. What is left to do is to read and write less of shared \
-         data for a request: a worker could keep some tokens of its own.\n\n\
-         ![Processor time of a request by process](tests/bench/plots/cost.svg)\n\
-         ![What a request costs more than without a filter](tests/bench/plots/added.svg)\n",
+         processor's caches, and a tenant that comes seldom asks Redis. What is left to do is to read and write less of \
+         shared data for a request: a worker could keep some tokens of its own.\n\n\
+         ![Processor time of a request by process](../tests/bench/plots/cost.svg)\n\
+         ![What a request costs more than without a filter](../tests/bench/plots/added.svg)\n",
         lease.value,
-        added(results, "empty", Load::Hot)?.value,
-        lease.value - added(results, "weir-lease-bare", Load::Hot)?.value
+        added(results, "empty", Load::Hot)?.value
     )?;
     Ok(())
 }
 
+/// The median of what a percentile was without a filter, in milliseconds.
+fn without(samples: &[Latency], of: fn(&Percentiles) -> f64) -> f64 {
+    Median::of(samples.iter().map(|latency| of(&latency.none) / 1000.0)).value
+}
+
 fn latency(text: &mut String, results: &Results) -> Result<()> {
-    writeln!(
-        text,
-        "| at half of what the variant can do, hot | requests/s | p50 without a filter, ms | adds to p50, ms | \
-         p99 without a filter, ms | adds to p99, ms |\n| --- | --- | --- | --- | --- | --- |"
-    )?;
+    percentile(text, results, "p50", |percentiles| percentiles.p50_us)?;
+    if percentile(text, results, "p99", |percentiles| percentiles.p99_us)? {
+        writeln!(text, "![What is added to p99 at half load](../tests/bench/plots/p99.svg)\n")?;
+    }
+    Ok(())
+}
+
+/// What each variant adds to a percentile. Where not even half of them say anything, none is told; gives whether any is.
+fn percentile(text: &mut String, results: &Results, name: &str, of: fn(&Percentiles) -> f64) -> Result<bool> {
+    let (mut rows, mut silent) = (Vec::new(), Vec::new());
     for Variant { name, title, .. } in &ALL[1..] {
         let samples = latencies(results, name)?;
-        let median = |of: fn(&Latency) -> f64| Median::of(samples.iter().map(of)).value;
+        let (base, added) = (without(samples, of), added_ms(samples, of));
+        let per_second = Median::of(samples.iter().map(|latency| latency.per_second)).value;
+        match added.says_something(base) {
+            true => rows.push(format!("| {title} | {per_second:.0} | {base:.2} | {added} |")),
+            false => silent.push(*title),
+        }
+    }
+    let tells = rows.len() >= silent.len();
+    if tells {
         writeln!(
             text,
-            "| {title} | {:.0} | {:.2} | {} | {:.2} | {} |",
-            median(|latency| latency.per_second),
-            median(|latency| latency.none.p50_us / 1000.0),
-            added_ms(samples, |percentiles| percentiles.p50_us),
-            median(|latency| latency.none.p99_us / 1000.0),
-            added_ms(samples, |percentiles| percentiles.p99_us)
+            "| at half of what the variant can do, hot | requests/s | {name} without a filter, ms | adds to {name}, ms |\n\
+             | --- | --- | --- | --- |\n{}\n",
+            rows.join("\n")
         )?;
     }
-    writeln!(text, "\n![What is added to p99 at half load](tests/bench/plots/p99.svg)\n")?;
-    Ok(())
+    match (tells, silent.is_empty()) {
+        (true, true) => {}
+        (true, false) => writeln!(
+            text,
+            "Left out, since the interval holds 0 and is wider than the {name} without a filter: {}.\n",
+            silent.join("; ")
+        )?,
+        (false, _) => writeln!(
+            text,
+            "What is added to {name} was measured as well, and is left out: for {} of {} variants the interval holds 0 and is \
+             wider than the {name} without a filter. tests/bench/results.json has every round.\n",
+            silent.len(),
+            ALL.len() - 1
+        )?,
+    }
+    Ok(tells)
 }
 
 fn in_redis(text: &mut String, results: &Results) -> Result<()> {
@@ -370,19 +481,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_readme_and_the_plots_are_what_the_results_say() {
+    fn pages_and_plots_are_what_the_results_say() {
         let results = read().unwrap();
-        let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-        let (_, rest) = readme.split_once(BEGIN).unwrap();
-        let (there, _) = rest.split_once(END).unwrap();
-        let section = section(&results).unwrap();
-        for (there, made) in there.lines().zip(section.lines()) {
-            assert_eq!(there, made, "make bench-readme makes it anew");
+        for (page, figures) in PAGES {
+            let text = std::fs::read_to_string(root().join(page)).unwrap();
+            let [_, there, _] = around(page, &text).unwrap();
+            let made = figures(&results).unwrap();
+            for (there, made) in there.lines().zip(made.lines()) {
+                assert_eq!(there, made, "{page}: make bench-render makes it anew");
+            }
+            assert_eq!(there.len(), made.len(), "{page}");
         }
-        assert_eq!(there.len(), section.len());
         for (name, svg) in drawn(&results).unwrap() {
             let there = std::fs::read_to_string(root().join("tests/bench/plots").join(name)).unwrap();
-            assert!(there == svg, "{name}: make bench-readme makes it anew");
+            assert!(there == svg, "{name}: make bench-render makes it anew");
         }
     }
 

@@ -33,6 +33,11 @@ impl Median {
         let cut = cut.saturating_sub(1);
         Median { value: percentile(&sorted, 0.5), low: sorted[cut], high: sorted[n - 1 - cut] }
     }
+
+    /// Whether the interval of a difference says anything: that there is one, or that it is less than what it is added to.
+    pub fn says_something(&self, base: f64) -> bool {
+        self.low > 0.0 || self.high < 0.0 || self.high - self.low < base
+    }
 }
 
 /// `0.21 [0.19, 0.24]`; the digits are those of the format.

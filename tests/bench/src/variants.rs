@@ -40,6 +40,7 @@ const X_RATELIMIT: &str = r#"["x-ratelimit"]"#;
 
 pub const NONE: &str = "none";
 pub const LEASE: &str = "weir-lease";
+pub const LEASE_BARE: &str = "weir-lease-bare";
 pub const EXACT: &str = "weir-exact";
 pub const GLOBAL_REDIS: &str = "global-redis";
 
@@ -49,7 +50,7 @@ pub const ALL: [Variant; 10] = [
     Variant { name: "native-local", title: "native local_ratelimit", filter: Filter::NativeLocal },
     weir("weir-local", "weir, local", "local", X_RATELIMIT),
     weir("weir-async", "weir, async", "async", X_RATELIMIT),
-    weir("weir-lease-bare", "weir, lease, no headers", "lease", "[]"),
+    weir(LEASE_BARE, "weir, lease, no headers", "lease", "[]"),
     weir(LEASE, "weir, lease", "lease", X_RATELIMIT),
     weir(EXACT, "weir, exact", "exact", X_RATELIMIT),
     Variant {

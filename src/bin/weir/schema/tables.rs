@@ -1,4 +1,4 @@
-//! The tables of the README.
+//! The tables of docs/reference.md.
 
 use super::json_of;
 use super::ranges::{UNITS, of_tenths};
