@@ -47,6 +47,9 @@ fn normal(sent: &[u8], paths: Paths) -> Result<String, Malformed> {
     if path == b"*" {
         return Ok("*".to_owned());
     }
+    if is_normal(path, paths) {
+        return String::from_utf8(path.to_vec()).map_err(|_| Malformed);
+    }
     let decoded = decode(without_authority(path)?, paths)?;
     let mut segments: Vec<&str> = Vec::new();
     let mut parts = decoded.split('/').skip(1).peekable();
@@ -73,6 +76,24 @@ fn normal(sent: &[u8], paths: Paths) -> Result<String, Malformed> {
         normal.push('/');
     }
     Ok(normal)
+}
+
+/// Whether a path is certainly in normal form already, as most are: unreserved bytes alone, no empty segment, and none that
+/// starts with a dot.
+fn is_normal(path: &[u8], paths: Paths) -> bool {
+    let mut before = 0;
+    let is_normal = path.iter().all(|byte| {
+        let after = std::mem::replace(&mut before, *byte);
+        match byte {
+            b'/' => after != b'/',
+            b'.' => after != b'/',
+            b'A'..=b'Z' => !paths.ignore_case,
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'~' => true,
+            _ => false,
+        }
+    });
+    let ends_in_slash = before == b'/' && path.len() > 1;
+    is_normal && path.first() == Some(&b'/') && !(ends_in_slash && paths.ignore_trailing_slash)
 }
 
 /// The path of the absolute form `scheme://authority/path`; any other path as it is.

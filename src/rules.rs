@@ -146,7 +146,7 @@ fn judge_by<'p>(
     index: usize,
     rule: &'p Rule,
     scope: &mut Scope,
-    reading: &Reading,
+    reading: &Reading<'p>,
 ) -> Result<Option<(Tenant, &'p Entry)>, Ruling> {
     let refused = |identity| match identity {
         Identity::Malformed => Ruling::Malformed,
@@ -176,14 +176,14 @@ fn judge_by<'p>(
 
 /// What a request needs of the buckets of an entry, one for each of its limits.
 #[expect(clippy::too_many_arguments, reason = "all that a request and a policy say")]
-fn ask(
+fn ask<'p>(
     policy: &Policy,
     scope: Scope,
-    rule: &Rule,
+    rule: &'p Rule,
     tenant: Tenant,
     entry: &Entry,
     cost: u64,
-    reading: &Reading,
+    reading: &Reading<'p>,
     asks: &mut Vec<Ask>,
 ) {
     let limits = entry.allowance.bounded();
@@ -219,13 +219,13 @@ fn ask(
 
 /// How a request is known should it be sent again. A client chooses the name, so the request must be the same in all that
 /// it is charged for: what a cheap request has paid does not let a dear one pass. None where it is always charged.
-fn repeat(
+fn repeat<'p>(
     policy: &Policy,
-    rule: &Rule,
+    rule: &'p Rule,
     tenant: &Tenant,
     scope: &Scope,
     cost: u64,
-    reading: &Reading,
+    reading: &Reading<'p>,
 ) -> Option<Repeat> {
     let idempotency = rule.idempotency.as_ref()?;
     let value = reading.header(&idempotency.header).filter(|value| !value.is_empty())?;

@@ -32,7 +32,7 @@ pub fn matching(classes: &Classes, request: &dyn Request) -> Result<Option<usize
     Ok(found.and_then(|found| classes.matches.iter().position(|class_match| std::ptr::eq(class_match, found))))
 }
 
-pub(crate) fn class_of(classes: &Classes, reading: &Reading) -> Result<Class, Malformed> {
+pub(crate) fn class_of<'c>(classes: &'c Classes, reading: &Reading<'c>) -> Result<Class, Malformed> {
     match first_match(classes, reading) {
         Ok(Some(ClassMatch { exempt: true, class, .. })) => Ok(Class::Exempt(*class)),
         Ok(Some(class_match)) => Ok(Class::Charged(class_match.class, class_match.cost)),
@@ -43,7 +43,7 @@ pub(crate) fn class_of(classes: &Classes, reading: &Reading) -> Result<Class, Ma
 }
 
 /// The first match that holds, as if all were tried in order; nothing is read that this would not read.
-fn first_match<'c>(classes: &'c Classes, reading: &Reading) -> Result<Option<&'c ClassMatch>, Malformed> {
+fn first_match<'c>(classes: &'c Classes, reading: &Reading<'c>) -> Result<Option<&'c ClassMatch>, Malformed> {
     let index = &classes.index;
     let mut others = Matches { classes, reading, left: &index.without_path };
     let Some(first) = index.first else {
@@ -82,13 +82,13 @@ fn first_match<'c>(classes: &'c Classes, reading: &Reading) -> Result<Option<&'c
 }
 
 /// Matches that are still to be tried.
-struct Matches<'a, 'c, 'r> {
+struct Matches<'a, 'c> {
     classes: &'c Classes,
-    reading: &'a Reading<'r>,
+    reading: &'a Reading<'c>,
     left: &'c [usize],
 }
 
-impl<'c> Matches<'_, 'c, '_> {
+impl<'c> Matches<'_, 'c> {
     /// The first that holds, of those before a number.
     fn first_before(&mut self, end: usize) -> Result<Option<&'c ClassMatch>, Malformed> {
         while let Some((number, left)) = self.left.split_first().filter(|(number, _)| **number < end) {
@@ -104,7 +104,7 @@ impl<'c> Matches<'_, 'c, '_> {
 }
 
 /// Whether all but the pattern of the path is as the match wants it.
-fn holds(classes: &Classes, class_match: &ClassMatch, reading: &Reading) -> Result<bool, Malformed> {
+fn holds<'c>(classes: &Classes, class_match: &'c ClassMatch, reading: &Reading<'c>) -> Result<bool, Malformed> {
     if let Some(methods) = &class_match.methods {
         let method = reading.header(":method").unwrap_or_default();
         if !methods.iter().any(|wanted| wanted.as_bytes() == &*method) {

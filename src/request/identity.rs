@@ -40,7 +40,7 @@ pub fn value_of(source: &Source, request: &dyn Request) -> Result<Option<Vec<u8>
     Ok(value(source, &Reading::new(request))?.map(|value| value.to_vec()))
 }
 
-pub(crate) fn tenant_of(rule: &Rule, reading: &Reading) -> Identity {
+pub(crate) fn tenant_of<'r>(rule: &'r Rule, reading: &Reading<'r>) -> Identity {
     for source in &rule.sources {
         match value(source, reading) {
             Ok(Some(value)) => {
@@ -58,7 +58,7 @@ pub(crate) fn tenant_of(rule: &Rule, reading: &Reading) -> Identity {
 }
 
 /// The tier that the sources of tiers name; None where it is the default one.
-pub(crate) fn tier_of(rule: &Rule, reading: &Reading) -> Result<Option<usize>, Identity> {
+pub(crate) fn tier_of<'r>(rule: &'r Rule, reading: &Reading<'r>) -> Result<Option<usize>, Identity> {
     for source in &rule.tier_sources {
         if let Some(value) = value(source, reading)? {
             // Limits of single tenants have no name, and no value is empty.
@@ -71,7 +71,7 @@ pub(crate) fn tier_of(rule: &Rule, reading: &Reading) -> Result<Option<usize>, I
 type Value = Option<Rc<[u8]>>;
 
 /// The value of a source; an empty one is none.
-fn value(source: &Source, reading: &Reading) -> Result<Value, Identity> {
+fn value<'r>(source: &'r Source, reading: &Reading<'r>) -> Result<Value, Identity> {
     let value = match &source.origin {
         Origin::PathSegment(number, paths) => match reading.path(*paths) {
             Ok(path) => path.and_then(|path| path.split('/').nth(*number)).map(|segment| segment.as_bytes().into()),
@@ -105,7 +105,7 @@ fn value(source: &Source, reading: &Reading) -> Result<Value, Identity> {
 }
 
 /// Whether a request sends two values where the first one counts. All headers are looked at only where there is a value.
-fn is_doubled(origin: &Origin, has_value: bool, reading: &Reading) -> bool {
+fn is_doubled<'r>(origin: &'r Origin, has_value: bool, reading: &Reading<'r>) -> bool {
     let on_lines = |name: &str| has_value && reading.is_doubled(name);
     match origin {
         Origin::Header(name) => {
@@ -121,7 +121,7 @@ fn is_doubled(origin: &Origin, has_value: bool, reading: &Reading) -> bool {
 }
 
 /// What was sent, empty or not.
-pub(super) fn sent(origin: &Origin, reading: &Reading) -> Value {
+pub(super) fn sent<'r>(origin: &'r Origin, reading: &Reading<'r>) -> Value {
     match origin {
         Origin::Header(name) => reading.header(name),
         Origin::Constant(value) => Some(value.as_bytes().into()),

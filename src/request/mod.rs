@@ -63,8 +63,9 @@ pub fn asks_for_top(observe: &Observe, request: &dyn Request) -> bool {
 /// What has been read of a request so far, each value at most once.
 pub(crate) struct Reading<'r> {
     request: &'r dyn Request,
-    /// By the names of headers, and by the paths of properties, each part after a NUL.
-    known: RefCell<Vec<(String, Known)>>,
+    headers: RefCell<Vec<(&'r str, Known)>>,
+    /// By their paths, each part after a NUL.
+    properties: RefCell<Vec<(String, Known)>>,
     path: OnceCell<Result<Option<String>, Malformed>>,
 }
 
@@ -72,11 +73,11 @@ type Known = Option<Rc<[u8]>>;
 
 impl<'r> Reading<'r> {
     pub fn new(request: &'r dyn Request) -> Reading<'r> {
-        Reading { request, known: RefCell::default(), path: OnceCell::new() }
+        Reading { request, headers: RefCell::default(), properties: RefCell::default(), path: OnceCell::new() }
     }
 
-    pub fn header(&self, name: &str) -> Known {
-        self.once(name, &|| match name {
+    pub fn header(&self, name: &'r str) -> Known {
+        once(&self.headers, name, &|| match name {
             "cookie" => self.request.cookies(),
             ":authority" => self.request.authority(),
             _ => self.request.header(name),
@@ -88,7 +89,7 @@ impl<'r> Reading<'r> {
         for part in path {
             name.extend(["\0", part]);
         }
-        self.once(&name, &|| self.request.property(path))
+        once(&self.properties, name, &|| self.request.property(path))
     }
 
     pub fn is_doubled(&self, name: &str) -> bool {
@@ -103,16 +104,17 @@ impl<'r> Reading<'r> {
         });
         path.as_ref().map(Option::as_deref).map_err(|malformed| *malformed)
     }
+}
 
-    fn once(&self, name: &str, read: &dyn Fn() -> Option<Vec<u8>>) -> Known {
-        let mut known = self.known.borrow_mut();
-        if let Some((_, value)) = known.iter().find(|(other, _)| other == name) {
-            return value.clone();
-        }
-        let value: Known = read().map(Rc::from);
-        known.push((name.to_owned(), value.clone()));
-        value
+/// A value that has been read under this name, or that is read now.
+fn once<N: PartialEq>(known: &RefCell<Vec<(N, Known)>>, name: N, read: &dyn Fn() -> Option<Vec<u8>>) -> Known {
+    let mut known = known.borrow_mut();
+    if let Some((_, value)) = known.iter().find(|(other, _)| *other == name) {
+        return value.clone();
     }
+    let value: Known = read().map(Rc::from);
+    known.push((name, value.clone()));
+    value
 }
 
 // For the room that tells people why.

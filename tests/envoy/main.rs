@@ -38,3 +38,14 @@ fn the_module_stays_small() {
     let size = std::fs::metadata(rig::module()).unwrap().len();
     assert!(size < MOST_BYTES, "{size} bytes; at most {MOST_BYTES}");
 }
+
+#[test]
+fn the_module_exports_no_callback_that_does_nothing() {
+    let module = std::fs::read(rig::module()).unwrap();
+    let names = |name: &str| module.windows(name.len()).any(|bytes| bytes == name.as_bytes());
+    assert!(names("proxy_on_request_headers"));
+    // A host would enter the VM for each chunk of a body.
+    for callback in ["proxy_on_request_body", "proxy_on_response_body", "proxy_on_response_trailers", "proxy_on_grpc"] {
+        assert!(!names(callback), "{callback} is exported; make module takes it off");
+    }
+}
