@@ -34,6 +34,8 @@ const RUNS: &[(&str, &str)] = &[
     ("check_observe", "weir check observe.yaml"),
     ("check_tokens", "weir check tokens.yaml"),
     ("check_limiters", "weir check limiters.yaml limiters_envoy.yaml"),
+    ("check_routing", "weir check routing.yaml"),
+    ("check_routing_fine", "weir check --deny-warnings routing_fine.yaml"),
     (
         "explain_limiter_of_a_tier",
         "weir explain limiters.yaml --request 'GET /' -H 'x-user-id: acme' -H 'x-plan: gold' --peer 203.0.113.9",
@@ -41,6 +43,22 @@ const RUNS: &[(&str, &str)] = &[
     (
         "explain_limiter_of_a_tenant_as_json",
         "weir explain limiters.yaml --request 'GET /' -H 'x-user-id: whale' --peer 203.0.113.9 --format json",
+    ),
+    (
+        "explain_limiter_of_the_default",
+        "weir explain limiters.yaml --request 'GET /' -H 'x-user-id: bob' --peer 203.0.113.9",
+    ),
+    (
+        "explain_limiter_of_a_hash",
+        "WEIR_HASH_SECRET=hush weir explain routing_fine.yaml --request 'GET /' -H @secret-headers.txt --peer 10.2.3.4",
+    ),
+    (
+        "explain_limiter_that_is_unknown",
+        "weir explain routing_fine.yaml --request 'GET /' -H @secret-headers.txt --peer 10.2.3.4",
+    ),
+    (
+        "explain_limiter_that_is_unknown_as_json",
+        "weir explain routing_fine.yaml --request 'GET /' -H @secret-headers.txt --peer 10.2.3.4 --format json",
     ),
     (
         "render_limiters",

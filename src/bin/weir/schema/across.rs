@@ -46,8 +46,8 @@ impl Defs {
         let counts_all = all_of([has("key", map(first)), not(has("shadow_mode", constant(Tree::Bool(true))))]);
         let trusted = of_field("key", map([("items", map(self.trusted()))]));
         let several = has("limiters", map([("minProperties", Tree::Int(2))]));
-        let routed = of_field("limiter", when(map([("type", text("object"))]), needs(["default"])));
-        let named = when(not(has("mode", constant(text("local")))), map(all_of([needs(["limiter"]), routed])));
+        let routed = has("limiter", when(map([("type", text("object"))]), needs(["default"])));
+        let named = when(not(has("mode", constant(text("local")))), routed);
         vec![
             when(several, of_field("rules", map([("items", named)]))),
             when(some_rule(has_secret), needs(["hash_secret_env"])),
