@@ -238,7 +238,7 @@ fn a_bucket_is_told_with_its_limiter_and_why_it_is_there_where_there_are_several
 }
 
 #[wasm_bindgen_test(unsupported = test)]
-fn a_limiter_is_unknown_where_it_hangs_on_a_hash_whose_key_is_unknown() {
+fn a_limiter_is_unknown_where_it_depends_on_a_hash_whose_key_is_unknown() {
     // HMAC-SHA256 of sesame by the key `key`, its first half, and another one.
     let (sesame, other) = ("query.~cd91ff0322095dc25c0f7eda2be6d55e", "query.~00000000000000000000000000000000");
     let unknown = || Some(LimiterSeen::Unknown(vec!["main".to_owned(), "own".to_owned()]));
@@ -250,7 +250,7 @@ fn a_limiter_is_unknown_where_it_hangs_on_a_hash_whose_key_is_unknown() {
     assert_eq!(of_key(&by_tenant(other), Some("key")), known("main", LimiterBecause::Default));
     assert_eq!(of_key(&by_tenant(sesame), None), unknown());
     assert_eq!(of_key(&by_tenant(other), None), unknown());
-    // Nobody else's limiter hangs on it, nor one that is the same in any case.
+    // Nobody else's limiter depends on it, nor one that is the same in any case.
     assert_eq!(limiters(&by_tenant(sesame), None, "bob")[0], known("main", LimiterBecause::Only));
     let same = by_tenant(sesame).replace(r#"": "own"}"#, r#"": "main"}"#);
     assert_eq!(of_key(&same, None), known("main", LimiterBecause::Default));

@@ -69,7 +69,7 @@ impl LimiterSeen {
     pub fn because(&self) -> String {
         match self {
             LimiterSeen::Known { because, .. } => because.to_string(),
-            LimiterSeen::Unknown(_) => "it hangs on the tenant's hash, and the key of the hash is unknown".to_owned(),
+            LimiterSeen::Unknown(_) => "it depends on the tenant's hash, and the key of the hash is unknown".to_owned(),
         }
     }
 }

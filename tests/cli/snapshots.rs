@@ -69,6 +69,14 @@ const RUNS: &[(&str, &str)] = &[
         "render_limiters_istio",
         "weir render limiters.yaml --host istio --url oci://a/weir:1 --limiter big=big.infra.svc.cluster.local:7379",
     ),
+    (
+        "render_limiters_istio_with_all",
+        "weir render limiters.yaml --host istio --url oci://a/weir:1 --limiter big=big.infra.svc.cluster.local:7379 \
+         --limiter main=webdis.infra.svc.cluster.local:7379 --limiter own=own.infra.svc.cluster.local:7379 \
+         --limiter idle=webdis.infra.svc.cluster.local:7379",
+    ),
+    ("render_istio_without_a_limiter", "weir render deny.yaml --host istio --url oci://a/weir:1"),
+    ("render_istio_of_its_own_cluster", "weir render istio.yaml --policy 1 --host istio --url oci://a/weir:1"),
     ("render_limiters_without_names", "weir render limiters.yaml --host envoy --limiter 10.0.0.1:7379"),
     ("render_limiters_without_one", "weir render limiters.yaml --host envoy --limiter main=10.0.0.1:7379"),
     ("render_limiters_unknown", "weir render limiters.yaml --host istio --url oci://a/b:1 --limiter bgi=a:7379"),

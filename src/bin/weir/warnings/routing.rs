@@ -47,8 +47,7 @@ impl Warnings<'_> {
             let Some(tier) = rule.tiers.get(*index) else { continue };
             let at = self.chosen(&path.word("tiers"), &tier.name);
             if !has_buckets(tier) {
-                let message =
-                    "changes nothing: the tier has no buckets, for all of it is unlimited or deny; leave it out";
+                let message = "changes nothing: the tier has no buckets, for all of its limits are unlimited or deny; leave it out";
                 self.warn(&at, message);
             } else if *limiter == rule.routing.default {
                 self.warn(&at, "changes nothing: it is the default limiter; leave it out");
