@@ -9,6 +9,7 @@ mod damage;
 mod explain;
 mod output;
 mod render;
+mod routing;
 mod snapshots;
 mod top;
 
