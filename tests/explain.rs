@@ -4,8 +4,9 @@
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::clock::Ms;
 use weir::explain::{
-    AnswerSeen, Because, BucketSeen, Charge, ClassSeen, Described, Explanation, HeaderSeen, Note, OnFailure, PathSeen,
-    RepeatSeen, RuleResult, RuleSeen, SourceSeen, Subject, TierBecause, TierSeen, Undescribed, When,
+    AnswerSeen, Because, BucketSeen, Charge, ClassSeen, Described, Explanation, HeaderSeen, LimiterBecause,
+    LimiterSeen, Note, OnFailure, PathSeen, RepeatSeen, RuleResult, RuleSeen, SourceSeen, Subject, TierBecause,
+    TierSeen, Undescribed, When,
 };
 use weir::policy::{Limit, Mode, Origin};
 
@@ -193,24 +194,84 @@ fn a_hash_is_left_out_where_its_key_is_unknown_and_is_the_modules_where_it_is_kn
     assert_eq!(notes, [Note::Jitter(100)]);
 }
 
-#[wasm_bindgen_test(unsupported = test)]
-fn a_bucket_is_told_with_its_limiter_where_there_are_several() {
+/// The policy with two limiters, the buckets of `per-user` and of `per-key` being where these words say.
+fn routed(per_user: &str, per_key: &str) -> String {
     let policy = POLICY.replacen(r#""webdis"}}"#, r#""webdis"}, "own": {"transport": "webdis", "cluster": "own"}}"#, 1);
-    let limiter = r#"{"limiter": {"default": "main", "tenants": {"user.whale": "own"}}, "name": "per-user""#;
-    let policy = policy.replacen(r#"{"name": "per-user""#, limiter, 1);
-    let policy = policy.replacen(r#"{"name": "per-key""#, r#"{"limiter": "main", "name": "per-key""#, 1);
+    let policy =
+        policy.replacen(r#"{"name": "per-user""#, &format!(r#"{{"limiter": {per_user}, "name": "per-user""#), 1);
+    policy.replacen(r#"{"name": "per-key""#, &format!(r#"{{"limiter": {per_key}, "name": "per-key""#), 1)
+}
+
+/// The limiters of the buckets that a request of this user with the key `sesame` takes from, one for each rule.
+fn limiters(policy: &str, hash_key: Option<&str>, user: &str) -> Vec<Option<LimiterSeen>> {
+    let environment = |name: &str| hash_key.filter(|_| name == "HASH_KEY").map(str::to_owned);
+    let subject = Subject::from_host(policy.as_bytes(), &environment).expect("a good policy");
+    let request = described("GET /v1/x?api_key=sesame", &[&format!("x-user-id: {user}")]);
+    let buckets = subject.explain(&request).rules.into_iter().flat_map(|rule| match rule.result {
+        RuleResult::Takes { buckets, .. } => buckets,
+        other => panic!("{other:?}"),
+    });
+    buckets.map(|bucket| bucket.limiter).collect()
+}
+
+fn known(name: &str, because: LimiterBecause) -> Option<LimiterSeen> {
+    Some(LimiterSeen::Known { name: name.to_owned(), because })
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_bucket_is_told_with_its_limiter_and_why_it_is_there_where_there_are_several() {
+    let policy = routed(r#"{"default": "main", "tenants": {"user.whale": "own"}}"#, r#""main""#);
+    let everything = known("main", LimiterBecause::Only);
+    assert_eq!(limiters(&policy, None, "bob"), [known("main", LimiterBecause::Default), everything.clone()]);
+    let tenant = LimiterBecause::Tenant { by_network: false };
+    assert_eq!(limiters(&policy, None, "whale"), [known("own", tenant), everything.clone()]);
+    let policy = routed(r#"{"default": "main", "tiers": {"free": "own"}}"#, r#"{"default": "main"}"#);
+    assert_eq!(limiters(&policy, None, "bob"), [known("own", LimiterBecause::Tier), everything]);
+    let policy = routed(r#""main""#, r#"{"default": "main", "tenants": {"ip.10.0.0.0/8": "own"}}"#).replace(
+        r#"{"query": {"name": "api_key", "secret": true, "trusted": true, "doubled": "refuse"}}"#,
+        r#"{"client_ip": {"from": "x_forwarded_for", "as": "ip", "peer_appended": true, "trusted_hops": 1}}"#,
+    );
     let subject = Subject::from_host(policy.as_bytes(), &|_| None).expect("a good policy");
-    let limiters = |user: &str| -> Vec<Option<String>> {
-        let request = described("GET /v1/x?api_key=sesame", &[&format!("x-user-id: {user}")]);
-        let buckets = subject.explain(&request).rules.into_iter().flat_map(|rule| match rule.result {
-            RuleResult::Takes { buckets, .. } => buckets,
-            other => panic!("{other:?}"),
-        });
-        buckets.map(|bucket| bucket.limiter).collect()
+    let request = described("GET /v1/x", &["x-user-id: bob", "x-forwarded-for: 10.1.2.3, 192.0.2.1"]);
+    let RuleResult::Takes { buckets, .. } = &subject.explain(&request).rules[1].result else { panic!("no bucket") };
+    assert_eq!(buckets[0].limiter, known("own", LimiterBecause::Tenant { by_network: true }));
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_limiter_is_unknown_where_it_depends_on_a_hash_whose_key_is_unknown() {
+    // HMAC-SHA256 of sesame by the key `key`, its first half, and another one.
+    let (sesame, other) = ("query.~cd91ff0322095dc25c0f7eda2be6d55e", "query.~00000000000000000000000000000000");
+    let unknown = || Some(LimiterSeen::Unknown(vec!["main".to_owned(), "own".to_owned()]));
+    let of_key = |policy: &str, hash_key| limiters(policy, hash_key, "bob").remove(1);
+    let tenant = LimiterBecause::Tenant { by_network: false };
+    let by_tenant =
+        |named: &str| routed(r#""main""#, &format!(r#"{{"default": "main", "tenants": {{"{named}": "own"}}}}"#));
+    assert_eq!(of_key(&by_tenant(sesame), Some("key")), known("own", tenant));
+    assert_eq!(of_key(&by_tenant(other), Some("key")), known("main", LimiterBecause::Default));
+    assert_eq!(of_key(&by_tenant(sesame), None), unknown());
+    assert_eq!(of_key(&by_tenant(other), None), unknown());
+    // Nobody else's limiter depends on it, nor one that is the same in any case.
+    assert_eq!(limiters(&by_tenant(sesame), None, "bob")[0], known("main", LimiterBecause::Only));
+    let same = by_tenant(sesame).replace(r#"": "own"}"#, r#"": "main"}"#);
+    assert_eq!(of_key(&same, None), known("main", LimiterBecause::Default));
+    let of_another = by_tenant("none.anonymous");
+    assert_eq!(of_key(&of_another, None), known("main", LimiterBecause::Default));
+
+    // By its tier likewise, and by its overrides, which are no tier.
+    let by_tier = routed(r#""main""#, r#"{"default": "main", "tiers": {"free": "own"}}"#);
+    let limits = r#""mode": "exact", "limits": "5/s", "on_error": "deny""#;
+    let with = |words: &str| {
+        let tiers = r#""mode": "exact", "limits": {"free": "5/s", "gold": "50/s"}, "on_error": "deny""#;
+        by_tier.replace(limits, &format!("{tiers}, {words}"))
     };
-    let named = |names: [&str; 2]| names.map(|name| Some(name.to_owned())).to_vec();
-    assert_eq!(limiters("bob"), named(["main", "main"]));
-    assert_eq!(limiters("whale"), named(["own", "main"]));
+    let named = with(&format!(r#""tier": {{"default": "free", "tenants": {{"{sesame}": "gold"}}}}"#));
+    assert_eq!(of_key(&named, None), unknown());
+    assert_eq!(of_key(&named, Some("key")), known("main", LimiterBecause::Default));
+    let overridden =
+        |limit: &str| with(&format!(r#""tier": {{"default": "free"}}, "overrides": {{"{sesame}": "{limit}"}}"#));
+    assert_eq!(of_key(&overridden("7/s"), None), unknown());
+    // Such a tenant would have no bucket.
+    assert_eq!(of_key(&overridden("deny"), None), known("own", LimiterBecause::Tier));
 }
 
 #[wasm_bindgen_test(unsupported = test)]

@@ -7,6 +7,7 @@
 mod answer;
 mod buckets;
 mod class;
+mod limiter;
 mod note;
 mod request;
 mod rule;
@@ -14,6 +15,7 @@ pub mod words;
 
 pub use answer::{AnswerSeen, HeaderSeen, When};
 pub use class::{Because, Charge, ClassSeen};
+pub use limiter::{LimiterBecause, LimiterSeen};
 pub use note::Note;
 pub use request::{Described, Undescribed};
 pub use rule::{BucketSeen, OnFailure, RepeatSeen, RuleResult, RuleSeen, SourceSeen, TierBecause, TierSeen};

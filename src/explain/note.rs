@@ -7,8 +7,8 @@ use crate::rules::{Ruling, judge};
 /// What one should know beside what becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// Nobody has told the key of the hash, which is in this variable: hashes are left out, and whether `tier.tenants` or
-    /// `overrides` names such a tenant is not known.
+    /// Nobody has told the key of the hash, which is in this variable: hashes are left out, and whether `tier.tenants`,
+    /// `overrides` or `limiter.tenants` names such a tenant is not known.
     HashKeyUnknown(String),
     /// The policy reads the client's address, and the request has none.
     AddressMissing,

@@ -1,6 +1,6 @@
 //! What one rule makes of a request: whose it is, by which tier, and from which buckets it takes.
 
-use super::Asking;
+use super::{Asking, LimiterSeen};
 use crate::clock::Ms;
 use crate::limiter::{Failure, transport_of};
 use crate::policy::{Allowance, ClassId, Limit, Mode, OnError, Origin, Policy, Rule};
@@ -121,8 +121,8 @@ pub enum RuleResult {
 pub struct BucketSeen {
     /// Its name where the tokens are.
     pub key: String,
-    /// The name of the limiter that has it, where there are several.
-    pub limiter: Option<String>,
+    /// The limiter that has it, where there are several.
+    pub limiter: Option<LimiterSeen>,
     /// It is nowhere but in the proxy.
     pub is_local: bool,
     /// Its limit.
@@ -189,10 +189,11 @@ impl Asking<'_> {
         let entry = found.and_then(|tier| tier.entries.get(*tier.by_class.get(class.0)?));
         seen.entry = entry.map(|entry| entry.name.clone());
         // Alone: an earlier rule that refuses the request would hide this one.
+        let limiter = self.limiter(rule, tenant, tier, class);
         let alone = Policy { rules: vec![rule.clone()], ..self.policy.clone() };
         seen.result = match (judge(&alone, self.request).ruling, entry.map(|entry| &entry.allowance)) {
             (Ruling::Ask(asks), _) => RuleResult::Takes {
-                buckets: asks.iter().map(|ask| self.bucket(ask)).collect(),
+                buckets: asks.iter().map(|ask| self.bucket(ask, limiter.clone())).collect(),
                 on_failure: self.on_failure(index, rule),
                 repeat: self.repeat(rule),
             },
@@ -238,18 +239,11 @@ impl Asking<'_> {
         (rule.default_tier, if is_only { TierBecause::Only } else { TierBecause::Default })
     }
 
-    fn bucket(self, ask: &Ask) -> BucketSeen {
+    fn bucket(self, ask: &Ask, limiter: Option<LimiterSeen>) -> BucketSeen {
         let own = ask.own.filter(|_| ask.mode == Mode::Local || ask.on_error == OnError::Local);
-        let limiters = &self.policy.limiters;
-        let limiter = limiters.get(ask.bucket.limiter);
-        let is_one_of_several = limiters.iter().count() > 1 && ask.mode != Mode::Local;
-        BucketSeen {
-            key: self.masked(&transport_of(limiter).name_of(self.policy, &ask.bucket)),
-            limiter: is_one_of_several.then(|| limiter.name.clone()),
-            is_local: ask.mode == Mode::Local,
-            limit: ask.limit,
-            own,
-        }
+        let in_limiter = self.policy.limiters.get(ask.bucket.limiter);
+        let key = self.masked(&transport_of(in_limiter).name_of(self.policy, &ask.bucket));
+        BucketSeen { key, limiter, is_local: ask.mode == Mode::Local, limit: ask.limit, own }
     }
 
     fn on_failure(self, index: usize, rule: &Rule) -> OnFailure {

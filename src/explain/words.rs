@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use super::{Charge, HeaderSeen, OnFailure, PathSeen, RepeatSeen, RuleResult, SourceSeen, TierBecause, TierSeen, When};
+use super::{
+    Charge, HeaderSeen, LimiterBecause, LimiterSeen, OnFailure, PathSeen, RepeatSeen, RuleResult, SourceSeen,
+    TierBecause, TierSeen, When,
+};
 use crate::clock::Ms;
 use crate::policy::{AddressFrom, Condition, Kind, Limit, Mode, Origin};
 
@@ -58,6 +61,38 @@ impl fmt::Display for TierBecause {
             TierBecause::Only => f.write_str("the only one"),
             TierBecause::Default => f.write_str("the default"),
         }
+    }
+}
+
+impl LimiterSeen {
+    /// Why it is that one, or why that is not known.
+    pub fn because(&self) -> String {
+        match self {
+            LimiterSeen::Known { because, .. } => because.to_string(),
+            LimiterSeen::Unknown(_) => "it depends on the tenant's hash, and the key of the hash is unknown".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for LimiterSeen {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            LimiterSeen::Known { name, .. } => f.write_str(name)?,
+            LimiterSeen::Unknown(names) => write!(f, "unknown, {}", names.join(" or "))?,
+        }
+        write!(f, ": {}", self.because())
+    }
+}
+
+impl fmt::Display for LimiterBecause {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            LimiterBecause::Tenant { by_network: false } => "limiter.tenants names the tenant",
+            LimiterBecause::Tenant { by_network: true } => "limiter.tenants names a network that the tenant is in",
+            LimiterBecause::Tier => "limiter.tiers names the tier",
+            LimiterBecause::Default => "the default",
+            LimiterBecause::Only => "it has all buckets of the rule",
+        })
     }
 }
 

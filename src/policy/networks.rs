@@ -49,8 +49,8 @@ impl Networks {
         of_all.flat_map(|same| same.tiers.iter().map(|(_, tier)| *tier))
     }
 
-    /// The tier of the first network that a tenant's address is in.
-    pub(super) fn find(&self, tenant: &Tenant) -> Option<usize> {
+    /// The tier of the first network that a tenant's address is in; in a [`super::Routing`] that is a limiter, likewise.
+    pub fn find(&self, tenant: &Tenant) -> Option<usize> {
         let mut labels = self.0.iter().map(|same| same.kind.label.as_str());
         let (label, value) = labels.find_map(|label| Some((label, tenant.plain_value(label)?)))?;
         let address: IpAddr = std::str::from_utf8(&value).ok()?.parse().ok()?;

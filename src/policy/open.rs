@@ -6,43 +6,54 @@
 use super::{Allowance, ClassId, Classes, Missing, Origin, Rule, Source, Tier};
 use crate::tenant::Tenant;
 
-/// The classes that a rule limits and that no other rule limits for all clients together. What is wrong with a rule that
-/// could not be read is told in its turn: it is taken to limit all classes.
-pub(super) fn classes<'c>(rules: &[Option<Rule>], index: usize, classes: &'c Classes) -> Vec<&'c str> {
+/// What is known of a rule, which may have problems.
+pub(super) struct Known {
+    /// Where it is not whole, what has nothing to do with whose requests it limits may be made up.
+    pub(super) rule: Option<Rule>,
+    pub(super) is_whole: bool,
+    /// Something is wrong with whom it limits and how, and once that is mended it may limit every client: it is believed
+    /// to, for its own problem is told, and the other rule's might be none.
+    pub(super) may_limit_all: bool,
+}
+
+impl Known {
+    /// Whether this is so of the rule, or may be.
+    fn may(&self, so: impl FnOnce(&Rule) -> bool) -> bool {
+        self.may_limit_all || self.rule.as_ref().is_some_and(so)
+    }
+}
+
+/// The classes that a rule limits and that no other rule limits for all clients together.
+pub(super) fn classes<'c>(rules: &[Known], index: usize, classes: &'c Classes) -> Vec<&'c str> {
     let is_limit = |allowance: Option<&Allowance>| matches!(allowance, Some(Allowance::Limited(_)));
-    if let Some(Some(rule)) = rules.get(index)
-        && !rule.tiers.iter().any(|tier| tier.entries.iter().any(|entry| is_limit(Some(&entry.allowance))))
-    {
+    let own = rules.get(index).and_then(|known| known.rule.as_ref());
+    let others = || rules.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, known)| known);
+    let limits_any = |tier: &Tier| tier.entries.iter().any(|entry| is_limit(Some(&entry.allowance)));
+    if own.is_some_and(|rule| !rule.tiers.iter().any(limits_any)) {
         // It only lets pass and refuses. Who makes up its values is refused by nobody, unless another rule counts them.
-        let mut others = rules.iter().enumerate().filter(|(other, _)| *other != index);
-        let is_counted = others.any(|(_, rule)| rule.as_ref().is_none_or(counts_all));
+        let is_counted = others().any(|known| known.may(|rule| looks_at_all(Some(&rule.sources), Some(rule.shadow))));
         return if is_counted { Vec::new() } else { classes.names.iter().map(String::as_str).collect() };
     }
     let is_exempt = |class: usize| {
         let mut matches = classes.matches.iter().filter(|class_match| class_match.class == ClassId(class)).peekable();
         matches.peek().is_some() && matches.all(|class_match| class_match.exempt)
     };
-    let is_limited = |class: usize| match rules.get(index) {
-        Some(Some(rule)) => rule.tiers.iter().any(|tier| is_limit(allowance(tier, class))),
-        _ => true,
-    };
-    let is_limited_for_all = |class: usize| {
-        let mut others = rules.iter().enumerate().filter(|(other, _)| *other != index);
-        others.any(|(_, rule)| rule.as_ref().is_none_or(|rule| limits_all(rule, class)))
-    };
+    let is_limited =
+        |class: usize| own.is_none_or(|rule| rule.tiers.iter().any(|tier| is_limit(allowance(tier, class))));
+    let is_limited_for_all = |class: usize| others().any(|known| known.may(|rule| limits_all(rule, class)));
     let names = classes.names.iter().enumerate();
     let open = names.filter(|(class, _)| is_limited(*class) && !is_exempt(*class) && !is_limited_for_all(*class));
     open.map(|(_, name)| name.as_str()).collect()
 }
 
-fn allowance(tier: &Tier, class: usize) -> Option<&Allowance> {
-    tier.entries.get(*tier.by_class.get(class)?).map(|entry| &entry.allowance)
+/// Whether a rule looks at every client, whatever it sends, and can refuse it; or may, as far as it could be read.
+pub(super) fn looks_at_all(sources: Option<&[Source]>, shadow: Option<bool>) -> bool {
+    let of_all = |source: &Source| matches!(source.origin, Origin::Constant(_) | Origin::ClientIp(..));
+    shadow != Some(true) && sources.is_none_or(|sources| sources.first().is_some_and(of_all))
 }
 
-/// Whether a rule looks at every client, whatever it sends, and can refuse it.
-fn counts_all(rule: &Rule) -> bool {
-    let of_all = |source: &Source| matches!(source.origin, Origin::Constant(_) | Origin::ClientIp(..));
-    rule.sources.first().is_some_and(of_all) && !rule.shadow
+fn allowance(tier: &Tier, class: usize) -> Option<&Allowance> {
+    tier.entries.get(*tier.by_class.get(class)?).map(|entry| &entry.allowance)
 }
 
 /// Whether a rule limits a class for every client, whatever it sends.

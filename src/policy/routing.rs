@@ -126,7 +126,8 @@ pub(super) fn read(
     let fields = reader.object(&path, tree, &ROUTING)?;
     match fields.get("default") {
         Some((tree, path)) => routing.default = limiter(reader, &path, tree, names).unwrap_or_default(),
-        None if names.len() > 1 => missing(reader, &path.word("default"), names),
+        // It is needed on the day when the mode is another one.
+        None if names.len() > 1 && !asks_nobody => missing(reader, &path.word("default"), names),
         None => {}
     }
     let listed = fields
@@ -164,7 +165,8 @@ fn of_tenants(reader: &mut Reader, path: &Path, tree: &Tree, names: &[String], k
 fn limiter(reader: &mut Reader, path: &Path, tree: &Tree, names: &[String]) -> Option<LimiterId> {
     let name = reader.text(path, tree, "write the name of a limiter")?;
     let place = names.iter().position(|known| known == name);
-    if place.is_none() {
+    // Where there are none, that is noted already, once.
+    if place.is_none() && !names.is_empty() {
         let wanted = "write a name that stands under limiters";
         reader.note_choices(
             path,

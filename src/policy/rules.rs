@@ -53,7 +53,9 @@ pub(super) fn read(
             reader.note_choices(&path, Found::Nothing, wrong, wanted, open);
         }
     }
-    rules.into_iter().collect()
+    let is_whole = rules.iter().all(|known| known.is_whole);
+    let rules = rules.into_iter().filter_map(|known| known.rule).collect();
+    is_whole.then_some(rules)
 }
 
 fn rule(
@@ -63,8 +65,10 @@ fn rule(
     common: &Common,
     names: &mut Vec<String>,
     setting: &mut sources::Setting,
-) -> Option<Rule> {
-    let fields = reader.object(path, tree, &RULE)?;
+) -> open::Known {
+    let Some(fields) = reader.object(path, tree, &RULE) else {
+        return open::Known { rule: None, is_whole: false, may_limit_all: true };
+    };
     let name = name(reader, &fields, names);
     reader.choice(&fields, "algorithm", ALGORITHMS);
     let mode = mode::read(reader, &fields);
@@ -72,33 +76,35 @@ fn rule(
     let keys = Keys { sources: sources.as_deref(), hash_key: common.hash_key.clone() };
     let missing = missing(reader, &fields, &keys);
     let limits = limits::Setting { rule: name.as_deref().unwrap_or_default(), classes: common.classes, mode };
+    let problems = reader.problems.len();
     let (mut tiers, of_tenants) = tiers(reader, &fields, limits, &keys, setting);
+    let is_sure = reader.problems.len() == problems;
     let is_local = mode == Some(Mode::Local);
     let routing = routing::read(reader, &fields, &common.limiters, tiers.as_deref(), &keys, is_local);
     let on_error = on_error(reader, &fields, is_local);
     let (shadow, headers) = (reader.flag(&fields, "shadow_mode"), reader.flag(&fields, "headers"));
     let idempotency = reader.if_written(&fields, "idempotency", idempotency);
+    let mut has_shares = true;
     if is_local || on_error == Some(OnError::Local) {
-        let proxies = common.proxies.or_else(|| without_proxies(reader, common, path))?;
-        limits::share(tiers.as_deref_mut().unwrap_or_default(), common.classes, proxies);
+        match common.proxies.or_else(|| without_proxies(reader, common, path)) {
+            Some(proxies) => limits::share(tiers.as_deref_mut().unwrap_or_default(), common.classes, proxies),
+            None => has_shares = false,
+        }
     }
     let (hash_key, OfTenants { tenants, networks, sources: tier_sources, default }) = (keys.hash_key, of_tenants);
+    let is_whole = has_shares
+        && name.is_some()
+        && mode.is_some()
+        && routing.is_some()
+        && on_error.is_some()
+        && idempotency.is_some()
+        && headers.is_some();
+    let looks_at_all = open::looks_at_all(sources.as_deref(), shadow);
     // In one go: what is dropped is dropped in one place, and the module is smaller.
-    match (name, sources, missing, default, tiers, mode, routing, on_error, shadow, idempotency, headers) {
-        (
-            Some(name),
-            Some(sources),
-            Some(missing),
-            Some(default_tier),
-            Some(tiers),
-            Some(mode),
-            Some(routing),
-            Some(on_error),
-            Some(shadow),
-            Some(idempotency),
-            Some(headers),
-        ) => Some(Rule {
-            name,
+    let rule = match (sources, missing, default, tiers, shadow) {
+        (Some(sources), Some(missing), Some(default_tier), Some(tiers), Some(shadow)) => Some(Rule {
+            // What says nothing of whose requests are limited may be made up, in a rule that is not whole.
+            name: name.unwrap_or_default(),
             sources,
             hash_key,
             missing,
@@ -107,15 +113,17 @@ fn rule(
             tier_sources,
             default_tier,
             tiers,
-            mode,
-            routing,
-            on_error,
+            mode: mode.unwrap_or(Mode::Exact),
+            routing: routing.unwrap_or_default(),
+            on_error: on_error.unwrap_or(OnError::Deny),
             shadow,
-            idempotency,
-            headers,
+            idempotency: idempotency.flatten(),
+            headers: headers.unwrap_or_default(),
         }),
         _ => None,
-    }
+    };
+    let is_known = rule.is_some();
+    open::Known { rule, is_whole: is_whole && is_known, may_limit_all: looks_at_all && !(is_known && is_sure) }
 }
 
 /// A name that no rule before has: it stands in Redis keys.

@@ -25,6 +25,11 @@ impl Asked for Sent<'_> {
     }
 }
 
+/// The buckets of all rules.
+fn buckets_of(explained: &Tree) -> impl Iterator<Item = &Tree> {
+    items(get(explained, "rules")).iter().flat_map(|rule| items(get(rule, "buckets")))
+}
+
 #[test]
 fn explain_names_the_buckets_that_the_core_asks() {
     let environment: Environment = &|name| (name == SECRET.0).then(|| SECRET.1.to_owned());
@@ -37,7 +42,7 @@ fn explain_names_the_buckets_that_the_core_asks() {
     ];
     let mut files = policies("good", &["yaml"]);
     files.extend([folder().join("who.yaml"), folder().join("warnings.yaml"), folder().join("deny.yaml")]);
-    let mut asked = 0;
+    let (mut asked, mut of_several) = (0, 0);
     for file in files {
         let tree: Tree = serde_saphyr::from_str(&fs::read_to_string(&file).expect("a policy")).expect("YAML");
         let policy = Policy::from_tree(&tree, environment).expect("a good policy");
@@ -56,14 +61,18 @@ fn explain_names_the_buckets_that_the_core_asks() {
                     (Tree::Text(key(&policy, &ask.bucket)), Tree::Int(ask.limit.burst().try_into().expect("small")))
                 })
                 .collect();
-            let rules = items(get(&explained, "rules")).iter();
-            let buckets = rules.flat_map(|rule| items(get(rule, "buckets")));
-            let told: Vec<(Tree, Tree)> = buckets
+            let told: Vec<(Tree, Tree)> = buckets_of(&explained)
                 .map(|bucket| (get(bucket, "key").clone(), get(get(bucket, "limit"), "burst").clone()))
                 .collect();
             assert_eq!(told, wanted, "{file} {line}");
+            // Where there are several, and the rule asks one.
+            let limiters = buckets_of(&explained).map(|bucket| get(bucket, "limiter"));
+            for (ask, limiter) in asks.iter().zip(limiters).filter(|(_, limiter)| **limiter != Tree::Null) {
+                assert_eq!(*limiter, Tree::Text(policy.limiters.get(ask.limiter).name.clone()), "{file} {line}");
+                of_several += 1;
+            }
             asked += told.len();
         }
     }
-    assert!(asked >= 60, "{asked}");
+    assert!(asked >= 60 && of_several >= 8, "{asked}, {of_several}");
 }

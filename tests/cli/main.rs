@@ -11,6 +11,7 @@ mod output;
 #[path = "../pages/mod.rs"]
 mod pages;
 mod render;
+mod routing;
 mod snapshots;
 mod top;
 

@@ -35,6 +35,8 @@ const RUNS: &[(&str, &str)] = &[
     ("check_observe", "weir check observe.yaml"),
     ("check_tokens", "weir check tokens.yaml"),
     ("check_limiters", "weir check limiters.yaml limiters_envoy.yaml"),
+    ("check_routing", "weir check routing.yaml"),
+    ("check_routing_fine", "weir check --deny-warnings routing_fine.yaml"),
     (
         "explain_limiter_of_a_tier",
         "weir explain limiters.yaml --request 'GET /' -H 'x-user-id: acme' -H 'x-plan: gold' --peer 203.0.113.9",
@@ -42,6 +44,22 @@ const RUNS: &[(&str, &str)] = &[
     (
         "explain_limiter_of_a_tenant_as_json",
         "weir explain limiters.yaml --request 'GET /' -H 'x-user-id: whale' --peer 203.0.113.9 --format json",
+    ),
+    (
+        "explain_limiter_of_the_default",
+        "weir explain limiters.yaml --request 'GET /' -H 'x-user-id: bob' --peer 203.0.113.9",
+    ),
+    (
+        "explain_limiter_of_a_hash",
+        "WEIR_HASH_SECRET=hush weir explain routing_fine.yaml --request 'GET /' -H @secret-headers.txt --peer 10.2.3.4",
+    ),
+    (
+        "explain_limiter_that_is_unknown",
+        "weir explain routing_fine.yaml --request 'GET /' -H @secret-headers.txt --peer 10.2.3.4",
+    ),
+    (
+        "explain_limiter_that_is_unknown_as_json",
+        "weir explain routing_fine.yaml --request 'GET /' -H @secret-headers.txt --peer 10.2.3.4 --format json",
     ),
     (
         "render_limiters",
@@ -52,6 +70,14 @@ const RUNS: &[(&str, &str)] = &[
         "render_limiters_istio",
         "weir render limiters.yaml --host istio --url oci://a/weir:1 --limiter big=big.infra.svc.cluster.local:7379",
     ),
+    (
+        "render_limiters_istio_with_all",
+        "weir render limiters.yaml --host istio --url oci://a/weir:1 --limiter big=big.infra.svc.cluster.local:7379 \
+         --limiter main=webdis.infra.svc.cluster.local:7379 --limiter own=own.infra.svc.cluster.local:7379 \
+         --limiter idle=webdis.infra.svc.cluster.local:7379",
+    ),
+    ("render_istio_without_a_limiter", "weir render deny.yaml --host istio --url oci://a/weir:1"),
+    ("render_istio_of_its_own_cluster", "weir render istio.yaml --policy 1 --host istio --url oci://a/weir:1"),
     ("render_limiters_without_names", "weir render limiters.yaml --host envoy --limiter 10.0.0.1:7379"),
     ("render_limiters_without_one", "weir render limiters.yaml --host envoy --limiter main=10.0.0.1:7379"),
     ("render_limiters_unknown", "weir render limiters.yaml --host istio --url oci://a/b:1 --limiter bgi=a:7379"),

@@ -35,6 +35,8 @@ fn a_bucket_is_in_the_limiter_of_its_tenant_else_of_its_tier_else_in_the_default
         (1, ("client_ip", "2001:db8:7::"), 0, "own"),
         (2, ("constant", "all"), 0, "big"),
         (4, ("constant", "all"), 0, "big"),
+        // It asks none, so it needs no default.
+        (5, ("constant", "all"), 0, "big"),
     ] {
         assert_eq!(limiter_of(&policy, rule, tenant, tier), limiter, "{rule}, {tenant:?}, {tier}");
     }

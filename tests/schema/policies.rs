@@ -31,6 +31,8 @@ pub const BEYOND_A_SCHEMA: &[(&str, &str)] = &[
     ("path_not_as_the_paths_of_the_policy.yaml", "the normal form depends on `paths`"),
     ("path_regex_without_the_feature.yaml", "it depends on how the module is built"),
     ("routing_twice.json", TWICE),
+    ("routing_of_tenants_of_no_form.yaml", "what a value can be depends on the source of its label"),
+    ("routing_to_no_limiter.yaml", "the name of a limiter stands elsewhere"),
     ("rule_names_another_limiter.yaml", "the name of a limiter stands elsewhere"),
     ("rules_not_trusted_and_not_limited.yaml", OTHER_RULES),
     ("rules_not_trusted_and_not_limited_by_tier.yaml", OTHER_RULES),

@@ -148,7 +148,7 @@ fn told(all: &[Located], count: usize, options: &Options) -> Output {
             lines + &format!("{policies}: {}, {}\n", many_or_no(errors, "error"), many_or_no(warnings, "warning"))
         }
     };
-    Output { text, outcome: if failed { Outcome::Found } else { Outcome::Fine } }
+    Output { text, warnings: Vec::new(), outcome: if failed { Outcome::Found } else { Outcome::Fine } }
 }
 
 /// Whether a document has its place beside those with policies: what a bootstrap says of clusters is used.

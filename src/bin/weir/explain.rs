@@ -13,7 +13,7 @@ use crate::parse::read;
 use crate::render::refused;
 use crate::report::Report;
 use crate::told::Told;
-use crate::{Outcome, Output, Stop, input};
+use crate::{Output, Stop, input};
 
 const AFTER: &str = "\
 A value that the policy calls secret, and authorization where it is a source, is taken from a file or the standard input \
@@ -94,7 +94,7 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
         Format::Text => told.text(),
         Format::Json => told.json(),
     };
-    Ok(Output { text, outcome: Outcome::Fine })
+    Ok(Output::fine(text))
 }
 
 impl Options {

@@ -74,7 +74,15 @@ enum Command {
 /// What a command has to say.
 struct Output {
     text: String,
+    /// What one should know beside it, where the text is for programs alone: told on the standard error.
+    warnings: Vec<String>,
     outcome: Outcome,
+}
+
+impl Output {
+    fn fine(text: String) -> Output {
+        Output { text, warnings: Vec::new(), outcome: Outcome::Fine }
+    }
 }
 
 /// What the exit code tells.
@@ -96,16 +104,18 @@ fn main() -> ExitCode {
         Command::Explain(options) => explain::run(options),
         Command::Render(options) => render::run(options),
         Command::Top(options) => top::run(options),
-        Command::Schema { tables } => {
-            Ok(Output { text: if *tables { schema::tables() } else { schema::json() }, outcome: Outcome::Fine })
-        }
+        Command::Schema { tables } => Ok(Output::fine(if *tables { schema::tables() } else { schema::json() })),
         Command::Completions { shell } => Ok(completions(*shell)),
         Command::Man => man(),
     };
     match done {
-        Ok(Output { text, outcome }) => {
+        Ok(Output { text, warnings, outcome }) => {
             // Whoever reads may have read enough.
             let _ = anstream::stdout().lock().write_all(text.as_bytes());
+            let said = report::styled(report::colour(AnsiColor::Yellow), "warning:");
+            for warning in warnings {
+                let _ = writeln!(anstream::stderr().lock(), "{said} {}", report::visible(&warning));
+            }
             ExitCode::from(u8::from(outcome == Outcome::Found))
         }
         Err(Stop(message)) => {
@@ -120,7 +130,7 @@ fn main() -> ExitCode {
 fn completions(shell: clap_complete::Shell) -> Output {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "weir", &mut script);
-    Output { text: String::from_utf8_lossy(&script).into_owned(), outcome: Outcome::Fine }
+    Output::fine(String::from_utf8_lossy(&script).into_owned())
 }
 
 /// The pages of all commands, one after the other.
@@ -133,5 +143,5 @@ fn man() -> Result<Output, Stop> {
     for subcommand in command.get_subcommands().filter(|subcommand| subcommand.get_name() != "help") {
         clap_mangen::Man::new(subcommand.clone()).render(&mut pages).map_err(no)?;
     }
-    Ok(Output { text: String::from_utf8_lossy(&pages).into_owned(), outcome: Outcome::Fine })
+    Ok(Output::fine(String::from_utf8_lossy(&pages).into_owned()))
 }

@@ -1,7 +1,7 @@
 //! `weir render`: a policy as a host wants it: Envoy's filter, or Istio's WasmPlugin.
 
 use clap::{Args, ValueEnum};
-use weir::policy::{Policy, Tree};
+use weir::policy::{Limiter, Policy, Tree};
 
 use crate::check::named_variables;
 use crate::document::Node;
@@ -90,11 +90,12 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
             return Ok(refused(&options.file, &found, reports));
         }
     };
-    let text = match options.host {
-        HostName::Envoy => options.envoy(&policy, node)?,
-        HostName::Istio => options.istio(&policy, node)?,
-    };
-    Ok(Output { text, outcome: Outcome::Fine })
+    Ok(match options.host {
+        HostName::Envoy => Output::fine(options.envoy(&policy, node)?),
+        HostName::Istio => {
+            Output { warnings: options.unplaced(&policy)?, ..Output::fine(options.istio(&policy, node)?) }
+        }
+    })
 }
 
 /// A policy that is not valid: its errors, as `weir check` tells them.
@@ -102,7 +103,7 @@ pub fn refused(file: &str, found: &Found, mut reports: Vec<Report>) -> Output {
     reports.sort_by_key(|report| report.at);
     let file = if file == "-" { "<stdin>" } else { file };
     let line = |report| Located { file: file.to_owned(), policy: found.name.clone(), report }.line();
-    Output { text: reports.into_iter().map(line).collect(), outcome: Outcome::Found }
+    Output { text: reports.into_iter().map(line).collect(), warnings: Vec::new(), outcome: Outcome::Found }
 }
 
 /// The variables that a policy names, each once.
@@ -201,6 +202,24 @@ impl Options {
             addresses.push((name, host, port));
         }
         Ok(addresses)
+    }
+
+    /// Istio: limiters whose clusters stay as they are, and are none that Istio makes of a service.
+    fn unplaced(&self, policy: &Policy) -> Result<Vec<String>, Stop> {
+        let placed = self.addresses(policy)?;
+        let name = if policy.limiters.iter().count() > 1 { "NAME=" } else { "" };
+        let unplaced = policy.limiters.iter().map(|(_, limiter)| limiter).filter(|limiter| {
+            !limiter.cluster.starts_with("outbound") && !placed.iter().any(|(name, ..)| *name == limiter.name)
+        });
+        let warning = |limiter: &Limiter| {
+            let Limiter { name: limiter, cluster, .. } = limiter;
+            let name = name.replace("NAME", limiter);
+            format!(
+                "limiters.{limiter}.cluster: {cluster:?} is left as it is, and Istio names no cluster so by itself; write \
+                 --limiter {name}HOST:PORT, or define that cluster in an EnvoyFilter"
+            )
+        };
+        Ok(unplaced.map(warning).collect())
     }
 
     fn istio(&self, policy: &Policy, node: &Node) -> Result<String, Stop> {

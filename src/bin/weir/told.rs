@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::AnsiColor;
 use weir::explain::words::{limit, mode};
-use weir::explain::{AnswerSeen, Because, BucketSeen, Charge, Explanation, RuleResult, RuleSeen, When};
+use weir::explain::{AnswerSeen, Because, BucketSeen, Charge, Explanation, LimiterSeen, RuleResult, RuleSeen, When};
 use weir::policy::{Limit, Path, Segment, Tree};
 
 use crate::document::Node;
@@ -144,7 +144,7 @@ fn bucket_lines(bucket: &BucketSeen, rows: &mut Rows) {
     }
     rows.row(if bucket.is_local { "local key" } else { "redis key" }, &visible(&bucket.key));
     if let Some(limiter) = &bucket.limiter {
-        rows.row("limiter", &visible(limiter));
+        rows.row("limiter", &visible(&limiter.to_string()));
     }
 }
 
@@ -179,10 +179,17 @@ fn bucket_json(bucket: &BucketSeen) -> Tree {
             ("burst", number(limit.burst())),
         ])
     };
+    let (name, may_be) = match &bucket.limiter {
+        Some(LimiterSeen::Known { name, .. }) => (Some(name), None),
+        Some(LimiterSeen::Unknown(names)) => (None, Some(names)),
+        None => (None, None),
+    };
     object([
         ("key", text(&bucket.key)),
         ("in_redis", Tree::Bool(!bucket.is_local)),
-        ("limiter", maybe(bucket.limiter.as_ref())),
+        ("limiter", maybe(name)),
+        ("limiter_because", maybe(bucket.limiter.as_ref().map(LimiterSeen::because))),
+        ("limiter_may_be", may_be.map_or(Tree::Null, |names| Tree::List(names.iter().map(text).collect()))),
         ("limit", numbers(bucket.limit)),
         ("of_a_proxy", bucket.own.map_or(Tree::Null, numbers)),
     ])

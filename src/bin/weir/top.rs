@@ -11,7 +11,7 @@ use ureq::http::{HeaderName, HeaderValue, StatusCode, Uri};
 
 use crate::check::Format;
 use crate::ranks::{Told, View, read};
-use crate::{Outcome, Output, Stop, input, screen};
+use crate::{Output, Stop, input, screen};
 
 /// How long a proxy may take, all in all.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -75,7 +75,7 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
     let rule = options.rule.as_deref();
     if options.format == Format::Text && !options.once && screen::is_there() {
         screen::show(options.every, || Ok(proxies.look(rule)?.text(options.lines)))?;
-        return Ok(Output { text: String::new(), outcome: Outcome::Fine });
+        return Ok(Output::fine(String::new()));
     }
     let view = proxies.look(rule)?;
     if view.answered == 0 {
@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> Result<Output, Stop> {
         Format::Text => view.text(options.lines),
         Format::Json => view.json(options.lines),
     };
-    Ok(Output { text, outcome: Outcome::Fine })
+    Ok(Output::fine(text))
 }
 
 /// Whom to ask, and how.

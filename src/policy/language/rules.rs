@@ -115,7 +115,7 @@ pub static ROUTING: Object = object(
         field(
             "default",
             Value::Text(&NAME),
-            optional("the only one; needed where there are several"),
+            optional("the only one; needed where there are several, but with `mode: local`"),
             "For all others.",
         ),
         field(

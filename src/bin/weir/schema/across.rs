@@ -46,12 +46,10 @@ impl Defs {
         let counts_all = all_of([has("key", map(first)), not(has("shadow_mode", constant(Tree::Bool(true))))]);
         let trusted = of_field("key", map([("items", map(self.trusted()))]));
         let several = has("limiters", map([("minProperties", Tree::Int(2))]));
-        let named = all_of([
-            when(not(has("mode", constant(text("local")))), needs(["limiter"])),
-            of_field("limiter", when(map([("type", text("object"))]), needs(["default"]))),
-        ]);
+        let routed = has("limiter", when(map([("type", text("object"))]), needs(["default"])));
+        let named = when(not(has("mode", constant(text("local")))), routed);
         vec![
-            when(several, of_field("rules", map([("items", map(named))]))),
+            when(several, of_field("rules", map([("items", named)]))),
             when(some_rule(has_secret), needs(["hash_secret_env"])),
             when(some_rule(map(is_local)), needs(["proxies"])),
             when(not(some_rule(map(counts_all))), of_field("rules", map([("items", trusted)]))),

@@ -3,6 +3,7 @@
 mod host;
 mod limiters;
 mod limits;
+mod routing;
 mod tenants;
 
 use weir::policy::{Mode, Path, Policy, Segment, Tier};
@@ -27,6 +28,7 @@ pub fn of(policy: &Policy, node: &Node, host: &Host, clusters: &Clusters) -> Vec
         }
         found.tiers(rule, &path);
         found.tenants(rule, &path);
+        found.routing(rule, policy, &path);
         if let Host::Envoy(Envoy { managers, .. }) = host {
             managers.iter().for_each(|manager| found.addresses(rule, manager, &path));
         }
