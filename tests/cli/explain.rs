@@ -68,7 +68,7 @@ fn explain_names_the_buckets_that_the_core_asks() {
             // Where there are several, and the rule asks one.
             let limiters = buckets_of(&explained).map(|bucket| get(bucket, "limiter"));
             for (ask, limiter) in asks.iter().zip(limiters).filter(|(_, limiter)| **limiter != Tree::Null) {
-                assert_eq!(*limiter, Tree::Text(policy.limiters.get(ask.limiter).name.clone()), "{file} {line}");
+                assert_eq!(*limiter, Tree::Text(policy.limiters.get(ask.bucket.limiter).name.clone()), "{file} {line}");
                 of_several += 1;
             }
             asked += told.len();

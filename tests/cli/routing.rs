@@ -1,5 +1,6 @@
 //! What check says of routing that changes nothing, beside the core: with many policies, and without the words it names.
 
+use weir::limiter::redis::key;
 use weir::policy::{Policy, Tree};
 use weir::request::Request;
 use weir::rules::{Ruling, judge};
@@ -38,7 +39,9 @@ fn buckets(policy: &Tree) -> Vec<(String, String)> {
         for plan in ["", "free", "gold", "internal"] {
             for address in ["192.0.2.1", "10.9.9.9", "10.1.9.9", "10.1.2.3"] {
                 let Ruling::Ask(asks) = judge(&policy, &Sent { user, plan, address }).ruling else { continue };
-                let names = asks.into_iter().map(|ask| (ask.key, policy.limiters.get(ask.limiter).name.clone()));
+                let names = asks
+                    .into_iter()
+                    .map(|ask| (key(&policy, &ask.bucket), policy.limiters.get(ask.bucket.limiter).name.clone()));
                 all.extend(names);
             }
         }
