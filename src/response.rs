@@ -4,19 +4,15 @@ use crate::algorithm::{Share, Standing};
 use crate::clock::Ms;
 use crate::limiter::Failure;
 use crate::policy::{Limit, LimiterId, Policy, Reset, UpstreamHeaders};
-use crate::request::Request;
+use crate::request::{Refused, Request};
 
 /// What was found out about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// No limit applies.
     Pass,
-    /// The path is malformed.
-    Malformed,
-    /// A rule refuses it.
-    Forbidden(usize),
-    /// A rule refuses it, for it names its tenant twice.
-    Doubled(usize),
+    /// It is refused before any bucket was asked, by a rule or before all of them.
+    Refused(Refused, Option<usize>),
     /// The buckets have spoken: the one that refuses, or else the one that has the least left.
     Decided {
         /// Whose bucket it is: an index into the rules of the policy.
@@ -97,9 +93,14 @@ pub fn answer_among(policy: &Policy, outcome: &Outcome, others: &[(usize, Limit)
     let name = |rule: &usize| policy.rules.get(*rule).map_or("", |rule| rule.name.as_str());
     match outcome {
         Outcome::Pass => Answer::Pass(Vec::new()),
-        Outcome::Malformed => refuse(400, GrpcStatus::InvalidArgument, "malformed_path", "", None),
-        Outcome::Forbidden(rule) => refuse(403, GrpcStatus::PermissionDenied, "forbidden", name(rule), None),
-        Outcome::Doubled(rule) => refuse(400, GrpcStatus::InvalidArgument, "doubled", name(rule), None),
+        Outcome::Refused(refused, rule) => {
+            let (status, grpc_status, error) = match refused {
+                Refused::Malformed => (400, GrpcStatus::InvalidArgument, "malformed_path"),
+                Refused::Doubled => (400, GrpcStatus::InvalidArgument, "doubled"),
+                Refused::Forbidden => (403, GrpcStatus::PermissionDenied, "forbidden"),
+            };
+            refuse(status, grpc_status, error, rule.as_ref().map_or("", name), None)
+        }
         Outcome::Decided { rule, limit, share: Share::Granted(standing) } => {
             let mut headers = Vec::new();
             tell_standing(&mut headers, policy, (*rule, *limit), others, *standing, unix, None);

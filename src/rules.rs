@@ -6,7 +6,7 @@ use crate::bucket::BucketId;
 use crate::clock::Ms;
 use crate::path::Malformed;
 use crate::policy::{Allowance, Bounded, ClassId, Entry, Limit, Mode, OnError, Policy, Rule, Terms};
-use crate::request::{Class, Identity, Reading, Request, class_of, tenant_of, tier_of};
+use crate::request::{Class, Reading, Refused, Request, class_of, tenant_of, tier_of};
 use crate::telemetry::{Effect, Mark, Scope};
 use crate::tenant::{Storage, Tenant};
 
@@ -24,12 +24,8 @@ pub struct Judgement {
 pub enum Ruling {
     /// It passes: exempt, skipped or unlimited.
     Pass,
-    /// Its path is none that a class could be told from.
-    Malformed,
-    /// This rule refuses it: by the word `deny`, or because it names no tenant.
-    Forbidden(usize),
-    /// This rule refuses it, for it names its tenant twice.
-    Doubled(usize),
+    /// It is refused, by this rule or before all rules.
+    Refuse(Refused, Option<usize>),
     /// It needs tokens, of each of these.
     Ask(Vec<Ask>),
 }
@@ -111,129 +107,112 @@ pub fn judge(policy: &Policy, request: &dyn Request) -> Judgement {
         Ok(Class::Exempt(class)) => {
             return decided(Ruling::Pass, Scope { class: Some(class), ..Scope::default() }, Effect::Exempt);
         }
-        Err(Malformed) => return decided(Ruling::Malformed, Scope::default(), Effect::Malformed),
+        Err(Malformed) => {
+            return decided(Ruling::Refuse(Refused::Malformed, None), Scope::default(), Effect::Malformed);
+        }
     };
     let mut asks = Vec::with_capacity(policy.rules.len());
     let mut marks = Vec::new();
     for (index, rule) in policy.rules.iter().enumerate() {
-        let mut scope = Scope { rule: Some(index), class: Some(class), tier: None };
-        match judge_by(index, rule, &mut scope, &reading) {
-            Ok(Some((tenant, entry))) => {
-                if let Allowance::Limited(_) = entry.allowance {
-                    ask(policy, scope, rule, tenant, entry, cost, &reading, &mut asks);
-                } else {
-                    marks.push(Mark::new(scope, Effect::Unlimited));
-                }
-            }
-            Err(ruling) if !rule.shadow => {
-                let effect = match ruling {
-                    Ruling::Malformed => Effect::Malformed,
-                    Ruling::Doubled(_) => Effect::Doubled,
-                    _ => Effect::Forbidden,
-                };
-                return decided(ruling, scope, effect);
-            }
-            Err(_) => marks.push(Mark::new(scope, Effect::Shadow)),
+        let mut applied = Applied { policy, reading: &reading, index, rule, class, tier: None };
+        match applied.tenant_and_entry() {
             Ok(None) => {}
+            Ok(Some((tenant, entry))) => match &entry.allowance {
+                Allowance::Limited(limits) => applied.ask(tenant, limits, cost, &mut asks),
+                _ => marks.push(Mark::new(applied.scope(), Effect::Unlimited)),
+            },
+            Err(_) if rule.shadow => marks.push(Mark::new(applied.scope(), Effect::Shadow)),
+            Err(refused) => {
+                let rule = (refused != Refused::Malformed).then_some(index);
+                return decided(Ruling::Refuse(refused, rule), applied.scope(), refused.into());
+            }
         }
     }
     Judgement { ruling: if asks.is_empty() { Ruling::Pass } else { Ruling::Ask(asks) }, marks }
 }
 
-/// The tenant that one rule sees in a request, and what it has there; None where the rule does not look at it. Notes
-/// the tier, once it is known.
-fn judge_by<'p>(
+/// One rule, applied to a request of this class.
+struct Applied<'a, 'p> {
+    policy: &'p Policy,
+    reading: &'a Reading<'p>,
     index: usize,
     rule: &'p Rule,
-    scope: &mut Scope,
-    reading: &Reading<'p>,
-) -> Result<Option<(Tenant, &'p Entry)>, Ruling> {
-    let refused = |identity| match identity {
-        Identity::Malformed => Ruling::Malformed,
-        Identity::Doubled => Ruling::Doubled(index),
-        _ => Ruling::Forbidden(index),
-    };
-    let tenant = match tenant_of(rule, reading) {
-        Identity::Tenant(tenant) => tenant,
-        Identity::Skipped => return Ok(None),
-        identity => return Err(refused(identity)),
-    };
-    let tier = match rule.tier_of_tenant(&tenant) {
-        Some(tier) => tier,
-        None => tier_of(rule, reading).map_err(refused)?.unwrap_or(rule.default_tier),
-    };
-    scope.tier = Some(tier);
-    let entry = rule.tiers.get(tier).and_then(|tier| {
-        let entry = tier.by_class.get(scope.class?.0)?;
-        tier.entries.get(*entry)
-    });
-    match entry {
-        // A plan has an entry for each class in each tier; an error is never read as allowed.
-        None | Some(Entry { allowance: Allowance::Deny, .. }) => Err(Ruling::Forbidden(index)),
-        Some(entry) => Ok(Some((tenant, entry))),
-    }
+    class: ClassId,
+    /// Once it is known.
+    tier: Option<usize>,
 }
 
-/// What a request needs of the buckets of an entry, one for each of its limits.
-#[expect(clippy::too_many_arguments, reason = "all that a request and a policy say")]
-fn ask<'p>(
-    policy: &Policy,
-    scope: Scope,
-    rule: &'p Rule,
-    tenant: Tenant,
-    entry: &Entry,
-    cost: u64,
-    reading: &Reading<'p>,
-    asks: &mut Vec<Ask>,
-) {
-    let limits = entry.allowance.bounded();
-    let repeat = repeat(policy, rule, &tenant, &scope, cost, reading);
-    let limiter = rule.routing.limiter_of(&tenant, scope.tier.unwrap_or_default());
-    // Most entries have one limit, for which nothing is cloned.
-    let tenants = std::iter::repeat_n(tenant, limits.len());
-    for (number, (Bounded { kind, limit, own }, tenant)) in limits.iter().zip(tenants).enumerate() {
-        asks.push(Ask {
-            rule: scope.rule.unwrap_or_default(),
-            class: scope.class.unwrap_or_default(),
-            tier: scope.tier.unwrap_or_default(),
-            bucket: Rc::new(BucketId { limiter, tenant, kind: kind.clone() }),
-            limit: *limit,
-            cost,
-            mode: match rule.mode {
-                Mode::Exact | Mode::Lease(_) if rule.shadow => Mode::Async { sync_interval: SHADOW_INTERVAL },
-                mode => mode,
-            },
-            own: *own,
-            on_error: rule.on_error,
-            shadow: rule.shadow,
-            repeat: repeat.clone().map(|mut repeat| {
-                // Each bucket is charged for itself, so each remembers for itself.
-                if number > 0 {
-                    repeat.key.insert_str(0, &format!("{} ", limit.period().0));
-                }
-                repeat
-            }),
-        });
+impl<'p> Applied<'_, 'p> {
+    fn scope(&self) -> Scope {
+        Scope { rule: Some(self.index), class: Some(self.class), tier: self.tier }
     }
-}
 
-/// How a request is known should it be sent again. A client chooses the name, so the request must be the same in all that
-/// it is charged for: what a cheap request has paid does not let a dear one pass. None where it is always charged.
-fn repeat<'p>(
-    policy: &Policy,
-    rule: &'p Rule,
-    tenant: &Tenant,
-    scope: &Scope,
-    cost: u64,
-    reading: &Reading<'p>,
-) -> Option<Repeat> {
-    let idempotency = rule.idempotency.as_ref()?;
-    let value = reading.header(&idempotency.header).filter(|value| !value.is_empty())?;
-    let path = reading.path(policy.classes.paths).ok()?.unwrap_or_default();
-    let method = reading.header(":method").unwrap_or_default();
-    let [name, method] = [&*value, &*method].map(|value| Tenant::new("repeat", value, Storage::Plain, &rule.hash_key));
-    let class = scope.class.unwrap_or_default().0;
-    let (space, rule, tenant) = (&policy.namespace, &rule.name, tenant.as_str());
-    let key = format!("{space} {rule} {tenant} {} {class} {cost} {} {path}", name.as_str(), method.as_str());
-    Some(Repeat { key, keep: idempotency.keep })
+    /// The tenant that the rule sees, and what it has there; None where the rule does not look at the request.
+    fn tenant_and_entry(&mut self) -> Result<Option<(Tenant, &'p Entry)>, Refused> {
+        let (rule, reading) = (self.rule, self.reading);
+        let Some(tenant) = tenant_of(rule, reading)? else {
+            return Ok(None);
+        };
+        let tier = match rule.tier_of_tenant(&tenant) {
+            Some(tier) => tier,
+            None => tier_of(rule, reading)?.unwrap_or(rule.default_tier),
+        };
+        self.tier = Some(tier);
+        let entry = rule.tiers.get(tier).and_then(|tier| tier.entries.get(*tier.by_class.get(self.class.0)?));
+        match entry {
+            // A plan has an entry for each class in each tier; an error is never read as allowed.
+            None | Some(Entry { allowance: Allowance::Deny, .. }) => Err(Refused::Forbidden),
+            Some(entry) => Ok(Some((tenant, entry))),
+        }
+    }
+
+    /// What the request needs of the buckets of an entry, one for each of its limits.
+    fn ask(&self, tenant: Tenant, limits: &[Bounded], cost: u64, asks: &mut Vec<Ask>) {
+        let Applied { rule, index, class, .. } = *self;
+        let tier = self.tier.unwrap_or_default();
+        let repeat = self.repeat(&tenant, cost);
+        let limiter = rule.routing.limiter_of(&tenant, tier);
+        // Most entries have one limit, for which nothing is cloned.
+        let tenants = std::iter::repeat_n(tenant, limits.len());
+        for (number, (Bounded { kind, limit, own }, tenant)) in limits.iter().zip(tenants).enumerate() {
+            asks.push(Ask {
+                rule: index,
+                class,
+                tier,
+                bucket: Rc::new(BucketId { limiter, tenant, kind: kind.clone() }),
+                limit: *limit,
+                cost,
+                mode: match rule.mode {
+                    Mode::Exact | Mode::Lease(_) if rule.shadow => Mode::Async { sync_interval: SHADOW_INTERVAL },
+                    mode => mode,
+                },
+                own: *own,
+                on_error: rule.on_error,
+                shadow: rule.shadow,
+                repeat: repeat.clone().map(|mut repeat| {
+                    // Each bucket is charged for itself, so each remembers for itself.
+                    if number > 0 {
+                        repeat.key.insert_str(0, &format!("{} ", limit.period().0));
+                    }
+                    repeat
+                }),
+            });
+        }
+    }
+
+    /// How the request is known should it be sent again. A client chooses the name, so the request must be the same in all
+    /// that it is charged for: what a cheap request has paid does not let a dear one pass. None where it is always charged.
+    fn repeat(&self, tenant: &Tenant, cost: u64) -> Option<Repeat> {
+        let Applied { policy, reading, rule, class: ClassId(class), .. } = *self;
+        let idempotency = rule.idempotency.as_ref()?;
+        let value = reading.header(&idempotency.header).filter(|value| !value.is_empty())?;
+        let path = reading.path(policy.classes.paths).ok()?.unwrap_or_default();
+        let method = reading.header(":method").unwrap_or_default();
+        let [name, method] =
+            [&*value, &*method].map(|value| Tenant::new("repeat", value, Storage::Plain, &rule.hash_key));
+        let (space, name_of_rule, tenant) = (&policy.namespace, &rule.name, tenant.as_str());
+        let key =
+            format!("{space} {name_of_rule} {tenant} {} {class} {cost} {} {path}", name.as_str(), method.as_str());
+        Some(Repeat { key, keep: idempotency.keep })
+    }
 }

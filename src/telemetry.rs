@@ -8,6 +8,7 @@ use std::rc::Rc;
 use crate::bucket::BucketId;
 use crate::limiter::{Failure, transport_of};
 use crate::policy::{ClassId, Policy};
+use crate::request::Refused;
 
 /// What stands for a rule, a class or a tier where there is none. No name in a policy can look so.
 const NONE: &str = "~none";
@@ -104,6 +105,16 @@ impl Effect {
             Effect::Doubled => "doubled",
             Effect::Malformed => "malformed",
             Effect::Failed => "failed",
+        }
+    }
+}
+
+impl From<Refused> for Effect {
+    fn from(refused: Refused) -> Effect {
+        match refused {
+            Refused::Malformed => Effect::Malformed,
+            Refused::Doubled => Effect::Doubled,
+            Refused::Forbidden => Effect::Forbidden,
         }
     }
 }

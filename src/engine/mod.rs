@@ -51,9 +51,7 @@ pub fn decide(policy: &Policy, request: &dyn Request) -> Decision {
     let outcome = match judgement.ruling {
         Ruling::Ask(asks) => return Decision::Ask(asks, judgement.marks),
         Ruling::Pass => Outcome::Pass,
-        Ruling::Malformed => Outcome::Malformed,
-        Ruling::Forbidden(rule) => Outcome::Forbidden(rule),
-        Ruling::Doubled(rule) => Outcome::Doubled(rule),
+        Ruling::Refuse(refused, rule) => Outcome::Refused(refused, rule),
     };
     let record = Record { marks: judgement.marks, remaining: None };
     let answer = answer(policy, &outcome, Ms::default(), 0);

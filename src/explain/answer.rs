@@ -49,9 +49,7 @@ impl Asking<'_> {
         let alone = |outcome| vec![self.answer(When::Always, answer(self.policy, &outcome, Ms(0), 0))];
         match judge(self.policy, self.request).ruling {
             Ruling::Pass => alone(Outcome::Pass),
-            Ruling::Malformed => alone(Outcome::Malformed),
-            Ruling::Forbidden(rule) => alone(Outcome::Forbidden(rule)),
-            Ruling::Doubled(rule) => alone(Outcome::Doubled(rule)),
+            Ruling::Refuse(refused, rule) => alone(Outcome::Refused(refused, rule)),
             Ruling::Ask(asks) => {
                 let answers = buckets::answers(self.policy, &asks).into_iter();
                 answers.map(|(when, answer)| self.answer(when, answer)).collect()

@@ -4,7 +4,7 @@ use super::{Asking, LimiterSeen};
 use crate::clock::Ms;
 use crate::limiter::{Failure, transport_of};
 use crate::policy::{Allowance, ClassId, Limit, Mode, OnError, Origin, Policy, Rule};
-use crate::request::{Identity, Request, identify, value_of};
+use crate::request::{Refused, Request, identify, value_of};
 use crate::response::{Answer, Outcome, answer};
 use crate::rules::{Ask, Ruling, judge};
 use crate::tenant::Tenant;
@@ -178,7 +178,7 @@ impl Asking<'_> {
             result: RuleResult::Unlimited,
         };
         let tenant = match &identity {
-            Identity::Tenant(tenant) => tenant,
+            Ok(Some(tenant)) => tenant,
             nobody => return RuleSeen { result: without_tenant(nobody), ..seen },
         };
         seen.tenant = Some(self.masked(tenant.as_str()));
@@ -199,9 +199,9 @@ impl Asking<'_> {
             },
             (Ruling::Pass, Some(Allowance::Unlimited)) => RuleResult::Unlimited,
             (Ruling::Pass, _) => RuleResult::ShadowRefuses,
-            (Ruling::Malformed, _) => RuleResult::MalformedPath,
-            (Ruling::Doubled(_), _) => RuleResult::DoubledTier,
-            (Ruling::Forbidden(_), _) => RuleResult::Denied,
+            (Ruling::Refuse(Refused::Malformed, _), _) => RuleResult::MalformedPath,
+            (Ruling::Refuse(Refused::Doubled, _), _) => RuleResult::DoubledTier,
+            (Ruling::Refuse(Refused::Forbidden, _), _) => RuleResult::Denied,
         };
         seen
     }
@@ -211,7 +211,7 @@ impl Asking<'_> {
         let mut sources = rule.sources.iter().enumerate();
         match sources.find(|(_, source)| value_of(source, self.request) != Ok(None)) {
             Some((index, source)) => SourceSeen::Key { index, origin: source.origin.clone() },
-            None if matches!(identity, Identity::Tenant(_)) => SourceSeen::Missing,
+            None if matches!(identity, Ok(Some(_))) => SourceSeen::Missing,
             None => SourceSeen::Nothing,
         }
     }
@@ -275,12 +275,15 @@ impl Asking<'_> {
     }
 }
 
+/// Whose request it is, as the rule sees it.
+type Identity = Result<Option<Tenant>, Refused>;
+
 /// What becomes of a request that is nobody's.
 fn without_tenant(identity: &Identity) -> RuleResult {
     match identity {
-        Identity::Skipped => RuleResult::Skipped,
-        Identity::Malformed => RuleResult::MalformedTenant,
-        Identity::Doubled => RuleResult::DoubledTenant,
-        Identity::Refused | Identity::Tenant(_) => RuleResult::Nobody,
+        Ok(_) => RuleResult::Skipped,
+        Err(Refused::Malformed) => RuleResult::MalformedTenant,
+        Err(Refused::Doubled) => RuleResult::DoubledTenant,
+        Err(Refused::Forbidden) => RuleResult::Nobody,
     }
 }

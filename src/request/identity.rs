@@ -11,54 +11,50 @@ use crate::percent::{byte_of, escape_into};
 use crate::policy::{Kind, Missing, Origin, Rule, Source};
 use crate::tenant::Tenant;
 
-/// Whose request it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Identity {
-    /// A tenant's.
-    Tenant(Tenant),
-    /// Nobody's, and the rule wants it refused.
-    Refused,
-    /// Nobody's, and the rule does not look at it.
-    Skipped,
-    /// Nobody's: what names it stands in the path, and that is none.
+/// Why a request is refused before any bucket is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Its path, which something has to be told from, has no normal form.
     Malformed,
-    /// Nobody's: what names it is sent twice.
+    /// It sends twice what names its tenant or tier.
     Doubled,
+    /// By the word `deny`, or because it names no tenant.
+    Forbidden,
 }
 
-/// Names the tenant: the first source that yields a value does.
-pub fn identify(rule: &Rule, request: &dyn Request) -> Identity {
+/// Names the tenant: the first source that yields a value does. None where nobody is named and the rule does not look at
+/// such requests.
+///
+/// # Errors
+/// The rule refuses the request.
+pub fn identify(rule: &Rule, request: &dyn Request) -> Result<Option<Tenant>, Refused> {
     tenant_of(rule, &Reading::new(request))
 }
 
 /// The value that one source yields; an empty one is none. For people who ask why.
 ///
 /// # Errors
-/// The request is to be refused: [`Identity::Malformed`] or [`Identity::Doubled`].
+/// The request is to be refused: [`Refused::Malformed`] or [`Refused::Doubled`].
 #[cfg(feature = "explain")]
-pub fn value_of(source: &Source, request: &dyn Request) -> Result<Option<Vec<u8>>, Identity> {
+pub fn value_of(source: &Source, request: &dyn Request) -> Result<Option<Vec<u8>>, Refused> {
     Ok(value(source, &Reading::new(request))?.map(|value| value.to_vec()))
 }
 
-pub(crate) fn tenant_of<'r>(rule: &'r Rule, reading: &Reading<'r>) -> Identity {
+pub(crate) fn tenant_of<'r>(rule: &'r Rule, reading: &Reading<'r>) -> Result<Option<Tenant>, Refused> {
     for source in &rule.sources {
-        match value(source, reading) {
-            Ok(Some(value)) => {
-                return Identity::Tenant(Tenant::new(&source.label, &value, source.storage, &rule.hash_key));
-            }
-            Ok(None) => {}
-            Err(identity) => return identity,
+        if let Some(value) = value(source, reading)? {
+            return Ok(Some(Tenant::new(&source.label, &value, source.storage, &rule.hash_key)));
         }
     }
     match &rule.missing {
-        Missing::Deny => Identity::Refused,
-        Missing::Skip => Identity::Skipped,
-        Missing::As(tenant) => Identity::Tenant(tenant.clone()),
+        Missing::Deny => Err(Refused::Forbidden),
+        Missing::Skip => Ok(None),
+        Missing::As(tenant) => Ok(Some(tenant.clone())),
     }
 }
 
 /// The tier that the sources of tiers name; None where it is the default one.
-pub(crate) fn tier_of<'r>(rule: &'r Rule, reading: &Reading<'r>) -> Result<Option<usize>, Identity> {
+pub(crate) fn tier_of<'r>(rule: &'r Rule, reading: &Reading<'r>) -> Result<Option<usize>, Refused> {
     for source in &rule.tier_sources {
         if let Some(value) = value(source, reading)? {
             // Limits of single tenants have no name, and no value is empty.
@@ -71,12 +67,12 @@ pub(crate) fn tier_of<'r>(rule: &'r Rule, reading: &Reading<'r>) -> Result<Optio
 type Value = Option<Rc<[u8]>>;
 
 /// The value of a source; an empty one is none.
-fn value<'r>(source: &'r Source, reading: &Reading<'r>) -> Result<Value, Identity> {
+fn value<'r>(source: &'r Source, reading: &Reading<'r>) -> Result<Value, Refused> {
     let value = match &source.origin {
         Origin::PathSegment(number, paths) => match reading.path(*paths) {
             Ok(path) => path.and_then(|path| path.split('/').nth(*number)).map(|segment| segment.as_bytes().into()),
             Err(Malformed) if paths.malformed_is_default => None,
-            Err(Malformed) => return Err(Identity::Malformed),
+            Err(Malformed) => return Err(Refused::Malformed),
         },
         Origin::All(parts) => {
             let mut joined = String::new();
@@ -99,7 +95,7 @@ fn value<'r>(source: &'r Source, reading: &Reading<'r>) -> Result<Value, Identit
         origin => sent(origin, reading),
     };
     if source.refuses_doubled && is_doubled(&source.origin, value.is_some(), reading) {
-        return Err(Identity::Doubled);
+        return Err(Refused::Doubled);
     }
     Ok(value.filter(|value| !value.is_empty()))
 }

@@ -13,7 +13,7 @@ use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 pub use class::{Class, classify};
-pub use identity::{Identity, identify};
+pub use identity::{Refused, identify};
 pub use wanted::headers_wanted;
 pub(crate) use {class::class_of, identity::tenant_of, identity::tier_of};
 

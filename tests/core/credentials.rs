@@ -9,13 +9,14 @@ type Headers<'h> = [(&'h str, &'h [u8])];
 
 const NOBODY: &str = "none.anonymous";
 
-const DOUBLED: &str = "doubled(0)";
+const DOUBLED: &str = "doubled";
 
 /// The tenant of the bucket that is asked, or the name of the ruling.
 fn who(key: &str, headers: &Headers) -> String {
     match judge(&policy_of(key, r#""60/m""#, "", ""), &Sent::new(headers)).ruling {
         Ruling::Ask(asks) => asks.first().map(|ask| ask.bucket.tenant.as_str().to_owned()).unwrap_or_default(),
-        other => format!("{other:?}").to_lowercase(),
+        Ruling::Refuse(refused, _) => format!("{refused:?}").to_lowercase(),
+        Ruling::Pass => "pass".to_owned(),
     }
 }
 

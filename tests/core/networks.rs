@@ -2,6 +2,7 @@
 
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::policy::{Policy, Problem};
+use weir::request::Refused;
 use weir::rules::{Ruling, judge};
 
 use crate::made::{ENVIRONMENT, Sent, key_of, policy_of};
@@ -11,7 +12,7 @@ fn by(policy: &Policy, address: &str) -> String {
     let request = Sent::new(&[(":method", b"GET"), (":path", b"/"), (".source.address", address.as_bytes())]);
     match judge(policy, &request).ruling {
         Ruling::Ask(asks) => format!("{} {}", asks[0].limit.requests(), key_of(policy, &asks[0])),
-        Ruling::Forbidden(0) => "deny".to_owned(),
+        Ruling::Refuse(Refused::Forbidden, Some(0)) => "deny".to_owned(),
         Ruling::Pass => "unlimited".to_owned(),
         other => panic!("{other:?}"),
     }

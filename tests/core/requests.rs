@@ -3,7 +3,7 @@
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::path::Malformed;
 use weir::policy::ClassId;
-use weir::request::{Class, Identity, classify, identify};
+use weir::request::{Class, Refused, classify, identify};
 
 use crate::made::{Sent, policy_of};
 
@@ -16,11 +16,11 @@ fn who(key: &str, missing: &str, headers: &Headers) -> String {
     let rule = if missing.is_empty() { String::new() } else { format!(r#", "missing": {missing}"#) };
     let policy = policy_of(key, r#""60/m""#, &rule, "");
     match identify(&policy.rules[0], &Sent::new(headers)) {
-        Identity::Tenant(tenant) => tenant.as_str().to_owned(),
-        Identity::Refused => "refused".to_owned(),
-        Identity::Skipped => "skipped".to_owned(),
-        Identity::Malformed => "malformed".to_owned(),
-        Identity::Doubled => "doubled".to_owned(),
+        Ok(Some(tenant)) => tenant.as_str().to_owned(),
+        Err(Refused::Forbidden) => "refused".to_owned(),
+        Ok(None) => "skipped".to_owned(),
+        Err(Refused::Malformed) => "malformed".to_owned(),
+        Err(Refused::Doubled) => "doubled".to_owned(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir::policy::Policy;
-use weir::request::{Class, classify};
+use weir::request::{Class, Refused, classify};
 use weir::rules::{Ask, Ruling, judge};
 
 use crate::made::{Sent, ask_of, key_of, limit, policy_of};
@@ -36,10 +36,10 @@ type Reading<'h> = (&'h str, &'h str, [&'h str; 2], &'h Headers<'h>, &'h [&'h st
 fn ruling(policy: &Policy, method: &str, path: &str, user: &str) -> String {
     match judge(policy, &Sent::to(method, path, &[("x-user", user)])).ruling {
         Ruling::Pass => "pass".to_owned(),
-        Ruling::Malformed => "malformed".to_owned(),
-        Ruling::Forbidden(0) => "forbidden".to_owned(),
-        Ruling::Doubled(rule) => format!("doubled {rule}"),
-        Ruling::Forbidden(rule) => panic!("there is no rule {rule}"),
+        Ruling::Refuse(Refused::Malformed, None) => "malformed".to_owned(),
+        Ruling::Refuse(Refused::Forbidden, Some(0)) => "forbidden".to_owned(),
+        Ruling::Refuse(Refused::Doubled, Some(rule)) => format!("doubled {rule}"),
+        Ruling::Refuse(refused, rule) => panic!("{refused:?} by {rule:?}"),
         Ruling::Ask(asks) => {
             let [ask] = asks.as_slice() else { panic!("{asks:?}") };
             let (limit, cost) = (ask.limit, ask.cost);
@@ -114,12 +114,12 @@ fn a_tenant_of_the_policy_is_found_by_its_hash_and_by_its_long_value() {
     let policy = policy_of(key, r#"{"free": "deny", "ops": "unlimited"}"#, &tier, "");
     let table = [
         ("x-key", "k1", Ruling::Pass),
-        ("x-key", "k2", Ruling::Forbidden(0)),
-        ("x-user", "k1", Ruling::Forbidden(0)),
+        ("x-key", "k2", Ruling::Refuse(Refused::Forbidden, Some(0))),
+        ("x-user", "k1", Ruling::Refuse(Refused::Forbidden, Some(0))),
         ("x-user", long.as_str(), Ruling::Pass),
         // In a plain source this is a value like any other.
         ("x-user", "~c08d7bc803407e268b963d84dab029b1", Ruling::Pass),
-        ("x-key", "~c08d7bc803407e268b963d84dab029b1", Ruling::Forbidden(0)),
+        ("x-key", "~c08d7bc803407e268b963d84dab029b1", Ruling::Refuse(Refused::Forbidden, Some(0))),
     ];
     for (header, value, wanted) in table {
         assert_eq!(judge(&policy, &Sent::to("GET", "/", &[(header, value)])).ruling, wanted, "{header}: {value}");
@@ -269,7 +269,7 @@ fn an_override_wins_over_the_tier_and_the_tier_of_a_tenant_over_that_of_a_source
     let key = |user: &str, period, burst| format!("rl:{{user.{user}}}:per-key:default:{period}:t3 {burst}");
     let minute = |user: &str, burst| vec![key(user, 60_000, burst)];
     let both = |user: &str, burst, of_hour| vec![key(user, 60_000, burst), key(user, 3_600_000, of_hour)];
-    let (pass, forbidden) = (vec!["Pass".to_owned()], vec!["Forbidden(0)".to_owned()]);
+    let (pass, forbidden) = (vec!["Pass".to_owned()], vec!["Refuse(Forbidden, Some(0))".to_owned()]);
     let table: &[(&Headers, Vec<String>, &[&str])] = &[
         (&[("x-user", "joe")], minute("joe", 1), &["x-user", "x-plan", ".plan"]),
         (&[("x-user", "joe"), ("x-plan", "gold")], both("joe", 2, 20), &["x-user", "x-plan"]),

@@ -9,6 +9,7 @@ use weir::clock::Ms;
 use weir::limiter::Failure;
 use weir::policy::LimiterId;
 use weir::policy::Policy;
+use weir::request::Refused;
 use weir::response::{Answer, Grpc, GrpcStatus, Outcome, Refusal, added, answer, is_refused_behind};
 
 use crate::made::{Random, Sent, limit, policy_of, rounds};
@@ -84,7 +85,7 @@ fn each_outcome_has_its_answer() {
         body: r#"{"error":"malformed_path"}"#.to_owned(),
         grpc: grpc(GrpcStatus::InvalidArgument, "malformed_path", None),
     };
-    assert_eq!(refusal(&policy, &Outcome::Malformed, 7), wanted);
+    assert_eq!(refusal(&policy, &Outcome::Refused(Refused::Malformed, None), 7), wanted);
     // No Retry-After: it would be refused again.
     let wanted = Refusal {
         status: 403,
@@ -92,7 +93,7 @@ fn each_outcome_has_its_answer() {
         body: r#"{"error":"forbidden","rule":"per-key"}"#.to_owned(),
         grpc: grpc(GrpcStatus::PermissionDenied, "forbidden: per-key", None),
     };
-    assert_eq!(refusal(&policy, &Outcome::Forbidden(0), 7), wanted);
+    assert_eq!(refusal(&policy, &Outcome::Refused(Refused::Forbidden, Some(0)), 7), wanted);
 }
 
 #[wasm_bindgen_test(unsupported = test)]
@@ -131,7 +132,7 @@ fn a_refusal_names_the_rule_that_refuses() {
         let wanted = format!(r#"{{"error":"rate_limited","rule":"{name}","retry_after":1}}"#);
         assert_eq!(refusal(&two, &decided, 0).body, wanted);
         let wanted = format!(r#"{{"error":"forbidden","rule":"{name}"}}"#);
-        assert_eq!(refusal(&two, &Outcome::Forbidden(rule), 0).body, wanted);
+        assert_eq!(refusal(&two, &Outcome::Refused(Refused::Forbidden, Some(rule)), 0).body, wanted);
     }
 }
 
@@ -353,8 +354,8 @@ fn a_request_of_grpc_is_refused_in_its_own_words() {
             Outcome::Failed { rule: 0, limiter: LimiterId::default(), failure: Failure::Timeout },
             wanted("14", "limiter_unavailable: per-key", Some("1000")),
         ),
-        (Outcome::Forbidden(0), wanted("7", "forbidden: per-key", None)),
-        (Outcome::Malformed, wanted("3", "malformed_path", None)),
+        (Outcome::Refused(Refused::Forbidden, Some(0)), wanted("7", "forbidden: per-key", None)),
+        (Outcome::Refused(Refused::Malformed, None), wanted("3", "malformed_path", None)),
     ];
     for (outcome, headers) in table {
         for content_type in ["application/grpc", "application/grpc+proto", "Application/gRPC; x=y"] {

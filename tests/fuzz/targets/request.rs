@@ -3,19 +3,21 @@
 
 #![no_main]
 
-use std::sync::LazyLock;
-
 use libfuzzer_sys::fuzz_target;
 use weir::path::{Pattern, normalise};
 use weir::policy::{ClassId, Policy};
-use weir::request::{Class, Identity, classify, identify};
+use weir::request::{Class, classify, identify};
 use weir::rules::{Ruling, judge};
 use weir_fuzz::{Pieces, Sent, environment};
 
-static POLICY: LazyLock<Policy> =
-    LazyLock::new(|| Policy::from_host(include_bytes!("../corpus/policy/everything"), &environment).expect("a policy"));
+thread_local! {
+    static POLICY: Policy =
+        Policy::from_host(include_bytes!("../corpus/policy/everything"), &environment).expect("a policy");
+}
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(|bytes: &[u8]| POLICY.with(|policy| look(policy, bytes)));
+
+fn look(policy: &Policy, bytes: &[u8]) {
     let mut lines = Pieces(bytes);
     let (method, path) = (lines.line(), lines.line());
     let (key, org, authorization) = (lines.line(), lines.line(), lines.line());
@@ -27,10 +29,10 @@ fuzz_target!(|bytes: &[u8]| {
     };
 
     let request = sent(path);
-    let (class, ruling) = (classify(&POLICY.classes, &request), judge(&POLICY, &request).ruling);
-    whose(&request, key, &ruling);
+    let (class, ruling) = (classify(&policy.classes, &request), judge(policy, &request).ruling);
+    whose(policy, &request, key, &ruling);
     if let Ok(Class::Charged(class, cost)) = class {
-        assert!(class.0 < POLICY.classes.names.len() && cost >= 1);
+        assert!(class.0 < policy.classes.names.len() && cost >= 1);
     }
 
     let Ok(normal) = normalise(path) else {
@@ -41,8 +43,8 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(normalise(&respelt).as_ref(), Ok(&normal), "{}", respelt.escape_ascii());
     for path in [normal.as_bytes(), &respelt] {
         let request = sent(path);
-        assert_eq!(classify(&POLICY.classes, &request), class, "{}", path.escape_ascii());
-        assert_eq!(judge(&POLICY, &request).ruling, ruling, "{}", path.escape_ascii());
+        assert_eq!(classify(&policy.classes, &request), class, "{}", path.escape_ascii());
+        assert_eq!(judge(policy, &request).ruling, ruling, "{}", path.escape_ascii());
     }
     // An exempt class is reached by its one path alone.
     assert_eq!(matches!(class, Ok(Class::Exempt(_))), normal == "/healthz");
@@ -62,7 +64,7 @@ fuzz_target!(|bytes: &[u8]| {
     {
         assert_eq!(pattern.matches(&normal), wanted(text, &normal), "{text} {normal}");
     }
-});
+}
 
 /// Whether a pattern is for a path, in another way: segment by segment, from the text.
 fn wanted(pattern: &str, normal: &str) -> bool {
@@ -117,9 +119,9 @@ fn respell(normal: &str, how: &[u8]) -> Vec<u8> {
 }
 
 /// Tenants are safe in keys, and a secret value is hashed.
-fn whose(request: &Sent, key: &[u8], ruling: &Ruling) {
-    let identity = identify(&POLICY.rules[0], request);
-    let Identity::Tenant(tenant) = identity else {
+fn whose(policy: &Policy, request: &Sent, key: &[u8], ruling: &Ruling) {
+    let identity = identify(&policy.rules[0], request);
+    let Ok(Some(tenant)) = identity else {
         panic!("the policy names everybody: {identity:?}");
     };
     let (label, value) = tenant.as_str().split_once('.').expect("label.value");
@@ -130,7 +132,7 @@ fn whose(request: &Sent, key: &[u8], ruling: &Ruling) {
     }
     if let Ruling::Ask(asks) = ruling {
         let [ask] = asks.as_slice() else { panic!("the policy has one rule: {asks:?}") };
-        let key = weir::limiter::redis::key(&POLICY, &ask.bucket);
+        let key = weir::limiter::redis::key(policy, &ask.bucket);
         assert!(key.starts_with(&format!("shop_2:{{{label}.{value}}}:per-key:")), "{key}");
         assert!((1..=ask.limit.burst()).contains(&ask.cost), "{ask:?}");
     }
