@@ -4,8 +4,7 @@ use std::rc::Rc;
 
 use super::admission::{Patience, State, is_final};
 use super::plan::{Denied, Lending, LendingEnd, Plan, Said};
-use super::turn::Served;
-use super::wait_queue::LineId;
+use super::wait_queue::{LineId, Served};
 use super::{Call, CallEnd, CallId, Engine, Event, Step, Ticket};
 use crate::algorithm::{Acquire, Acquired, Offer, Share, runs};
 use crate::clock::Ms;

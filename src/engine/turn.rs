@@ -10,7 +10,7 @@
 use std::ops::Bound;
 use std::rc::Rc;
 
-use super::wait_queue::LineId;
+use super::wait_queue::{LineId, MOST_SERVED, Served};
 use super::{CallId, CallOwner, Engine, Step};
 use crate::clock::{Ms, Now};
 use crate::engine::plan::Plan;
@@ -26,9 +26,6 @@ const MOST_STARTED: usize = 32;
 
 /// Calls that are lost or have timed out, and lines, that one callback sees to.
 const MOST_SEEN_TO: usize = 64;
-
-/// Requests in the group of one call; as many again are served from the lease that the call brings.
-pub(super) const MOST_SERVED: usize = 1024;
 
 /// Lines that one tick looks at.
 const MOST_LOOKED_AT: usize = 1024;
@@ -237,13 +234,4 @@ impl<S> Engine<S> {
         self.looked_at = some.get(MOST_LOOKED_AT.saturating_sub(1)).cloned();
         some.into_iter().for_each(|id| self.make_ready(id));
     }
-}
-
-/// What became of a line that was served from what was lent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Served {
-    /// Nobody waits any more, or there is not enough for somebody.
-    AllThereWas,
-    /// All that were looked at had enough, and others wait.
-    ThereMayBeMore,
 }

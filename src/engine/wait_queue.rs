@@ -9,13 +9,24 @@ use std::rc::Rc;
 use super::admission::{Charge, Patience, State};
 use super::calls::{Out, call_timeout};
 use super::plan::{Election, Plan};
-use super::turn::{MOST_SERVED, Served};
 use super::{CallId, CallOwner, Engine, Ticket};
 use crate::algorithm::{Acquire, Offer, runs};
 use crate::bucket::BucketId;
 use crate::local::lease::Wish;
 use crate::policy::Mode;
 use crate::rules::Ask;
+
+/// Requests in the group of one call; as many again are served from the lease that the call brings.
+pub(super) const MOST_SERVED: usize = 1024;
+
+/// What became of a line that was served from what was lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Served {
+    /// Nobody waits any more, or there is not enough for somebody.
+    AllThereWas,
+    /// All that were looked at had enough, and others wait.
+    ThereMayBeMore,
+}
 
 /// One bucket under one plan and limit, since those of another tier ask otherwise; or one request at it, where calls are
 /// the request's own.
