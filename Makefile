@@ -116,7 +116,7 @@ BENCH = cd tests/bench && exec cargo run --quiet --release --package weir-bench 
 # Unless it is given; for `make fuzz` it has another default.
 BENCH_SECONDS = $(if $(filter file,$(origin SECONDS)),3,$(SECONDS))
 
-bench: bench-parts ## Measure everything, an hour: ROUNDS=9 SECONDS=3 KEYS=1600000 TENANTS=10000000; ONLY=proxy,redis,module,core
+bench: $(if $(filter instructions,$(ONLY)),bench-counted-parts,bench-parts) ## Measure everything, an hour: ROUNDS=9 SECONDS=3 KEYS=1600000 TENANTS=10000000; ONLY=instructions,proxy,redis,module,core
 	@export ROUNDS=$(or $(ROUNDS),9) SECONDS_EACH=$(BENCH_SECONDS) KEYS=$(or $(KEYS),1600000) \
 	  TENANTS=$(or $(TENANTS),10000000) ONLY=$(ONLY); \
 	$(BENCH) $(abspath $(MODULE)) $(BENCH_TARGET)/wasm32-wasip1/module/empty.wasm $(BENCH_TARGET)/release/rls
@@ -127,7 +127,13 @@ bench-quick: ## The same in ten minutes, to see that it works; its figures decid
 bench-render: packages ## Make docs/benchmarks.md, the README's table and the plots anew from tests/bench/results.json
 	@$(BENCH) render
 
-bench-parts: module bench-packages $(ENVOY)
+# What counting instructions needs: no rate limit service, and so no RocksDB.
+bench-counted-parts: module valgrind-packages $(ENVOY)
+	$(call say,building what counts instructions)
+	@cd tests/bench && cargo build --quiet --profile module --package weir-bench-empty --target wasm32-wasip1 && \
+	  cargo build --quiet --release --package weir-bench
+
+bench-parts: module bench-packages valgrind-packages $(ENVOY)
 	$(call say,building the bench (the first time half an hour: limitador brings RocksDB))
 	@cd tests/bench && cargo build --quiet --profile module --package weir-bench-empty --target wasm32-wasip1 && \
 	  cargo build --quiet --release --package weir-bench-rls && cargo build --quiet --release --package weir-bench
@@ -199,6 +205,10 @@ bench-packages:
 	[ -f /usr/include/openssl/ssl.h ] || lacks openssl/ssl.h libssl-dev; \
 	$(call install,$(BENCH_APT))
 
+# What counts instructions: valgrind, with callgrind and vgdb.
+valgrind-packages:
+	@$(need); need valgrind valgrind; need vgdb valgrind; $(call install,valgrind)
+
 # `need PROGRAM PACKAGE` notes what is missing; `install` installs it, or says what to type.
 need = missing=""; programs=""; lacks() { programs+="$${programs:+, }$$1"; missing+=" $$2"; }; \
 	need() { command -v "$$1" >/dev/null || lacks "$$1" "$$2"; }
@@ -245,4 +255,4 @@ $(PROMTOOL): | packages
 	dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool; \
 	mv usr/bin/promtool $(abspath $(PROMTOOL)); touch $(abspath $(PROMTOOL))
 
-.PHONY: help toolchain run module tool trapping-module chaos test lint test-core sim mutants test-sim test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets bench bench-quick bench-render bench-parts test-bench clean packages test-packages bench-packages
+.PHONY: help toolchain run module tool trapping-module chaos test lint test-core sim mutants test-sim test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets bench bench-quick bench-render bench-parts bench-counted-parts test-bench clean packages test-packages bench-packages valgrind-packages

@@ -36,6 +36,22 @@ pub fn machine() -> Result<Machine> {
     })
 }
 
+/// The same for figures that do not depend on the machine: when, and with what.
+pub fn machine_of_instructions() -> Result<Machine> {
+    let envoy = std::env::var("WEIR_ENVOY")?;
+    let versions = [
+        ("Envoy", said(&envoy, &["--version"], |text| text.split("version: ").nth(1)?.split('/').nth(1))?),
+        ("callgrind", said("valgrind", &["--version"], |text| text.strip_prefix("valgrind-"))?),
+        ("proxy-wasm", locked("proxy-wasm")?),
+        ("rustc", said("rustc", &["--version"], |text| text.split(' ').nth(1))?),
+    ];
+    Ok(Machine {
+        date: said("date", &["-u", "+%F"], |text| Some(text))?,
+        versions: versions.map(|(name, version)| (name.to_owned(), version)).into(),
+        ..Machine::default()
+    })
+}
+
 /// What a program says, and of that what matters.
 fn said(program: &str, arguments: &[&str], of: impl Fn(&str) -> Option<&str>) -> Result<String> {
     let output = Command::new(program).args(arguments).output().map_err(|e| format!("{program}: {e}"))?;

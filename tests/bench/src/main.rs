@@ -2,12 +2,13 @@
 //!
 //! `bench MODULE EMPTY_MODULE RLS` measures everything, writes `results.json`, and from it the plots,
 //! docs/benchmarks.md and the README's table. `bench render` does the last alone. ROUNDS, SECONDS_EACH, KEYS and TENANTS say how much is measured; ONLY names
-//! parts (proxy, redis, module, core; several with commas) to measure, and what `results.json` holds of the others stays.
+//! parts (instructions, proxy, redis, module, core; several with commas) to measure, and what `results.json` holds of the others stays.
 
 mod acquires;
 mod cpu;
 mod criterion;
 mod figures;
+mod instructions;
 mod load;
 mod machine;
 mod module;
@@ -48,6 +49,14 @@ fn measure(built: Built) -> Result<Results> {
         _ => report::read().unwrap_or_default(),
     };
     let wanted = |part: &str| only.is_empty() || only.split(',').any(|word| word == part);
+    if wanted("instructions") {
+        eprintln!("==> instructions of a request");
+        results.instructions = instructions::measure(&built.module, &built.empty_module)?;
+        report::keep(&results)?;
+    }
+    if only == "instructions" {
+        return Ok(results);
+    }
     results.machine = machine::machine()?;
     if wanted("core") {
         eprintln!("==> the core alone");

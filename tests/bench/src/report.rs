@@ -9,7 +9,7 @@ use crate::acquires::{BARE, STRAIGHT, WEBDIS};
 use crate::figures::{added, added_ms, latencies, paired, samples, total};
 use crate::load::{AT_ONCE, Load, Percentiles, TENANTS};
 use crate::plots::drawn;
-use crate::results::{Latency, Results, Sample};
+use crate::results::{Counted, Instructions, Latency, Results, Sample};
 use crate::stats::Median;
 use crate::variants::{ALL, EXACT, GLOBAL_REDIS, LEASE, LEASE_BARE, NONE, TIMEOUT, Variant};
 
@@ -107,6 +107,7 @@ fn front(results: &Results) -> Result<String> {
 /// What the page of benchmarks holds.
 fn section(results: &Results) -> Result<String> {
     let mut text = String::new();
+    instructions(&mut text, results)?;
     method(&mut text, results)?;
     goals(&mut text, results)?;
     proxy(&mut text, results)?;
@@ -114,6 +115,37 @@ fn section(results: &Results) -> Result<String> {
     module(&mut text, results)?;
     core(&mut text, results)?;
     Ok(text)
+}
+
+/// The one table that holds still.
+fn instructions(text: &mut String, results: &Results) -> Result<()> {
+    let Instructions { date, versions, bytes, variants } = &results.instructions;
+    let Some(none) = variants.first() else {
+        return Ok(());
+    };
+    let versions: Vec<String> = versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    writeln!(
+        text,
+        "**Instructions.** What Envoy's worker executes for one request over a kept connection of HTTP/1.1, counted by \
+         callgrind in a real Envoy (`make bench ONLY=instructions`, some twenty minutes; {date}, {}; a module of {} bytes). \
+         Unlike times these figures hold still to one part in a hundred, on any machine; cache misses and the kernel's part \
+         are not in them.\n",
+        versions.join(", "),
+        thousands(*bytes)
+    )?;
+    writeln!(text, "| | a request | more than without a filter | goal |\n| --- | --- | --- | --- |")?;
+    for Counted { title, each, goal } in variants {
+        let more = if std::ptr::eq(each, &raw const none.each) { String::new() } else { rounded(each - none.each) };
+        let goal = goal.map(|goal| rounded(goal as f64)).unwrap_or_default();
+        writeln!(text, "| {title} | {} | {more} | {goal} |", rounded(*each))?;
+    }
+    writeln!(text)?;
+    Ok(())
+}
+
+/// To the hundred, since windows differ by some hundreds.
+fn rounded(instructions: f64) -> String {
+    thousands((instructions / 100.0).round() as u64 * 100)
 }
 
 fn method(text: &mut String, results: &Results) -> Result<()> {

@@ -15,6 +15,29 @@ pub struct Results {
     pub redis: InRedis,
     pub module: Module,
     pub core: Vec<Core>,
+    #[serde(default)]
+    pub instructions: Instructions,
+}
+
+/// Instructions of Envoy's worker for a request.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Instructions {
+    pub date: String,
+    /// Names and versions.
+    pub versions: Vec<(String, String)>,
+    /// Of the module.
+    pub bytes: u64,
+    /// The first has no filter.
+    pub variants: Vec<Counted>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct Counted {
+    pub title: String,
+    /// For one request.
+    pub each: f64,
+    /// At most so many more than without a filter.
+    pub goal: Option<u64>,
 }
 
 #[derive(Default, Serialize, Deserialize)]

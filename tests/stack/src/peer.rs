@@ -85,6 +85,7 @@ impl Peer {
         let bootstrap = dir.join("bootstrap.json");
         scratch::write(&bootstrap, &config.to_string())?;
         let mut proxy = Proxy::start(&ProxyOptions {
+            instead: None,
             name: "peer",
             dir: &dir,
             bootstrap: &bootstrap,

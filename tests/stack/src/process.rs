@@ -21,6 +21,7 @@ pub(crate) struct Process {
     name: &'static str,
     child: Child,
     log: PathBuf,
+    patience: Duration,
 }
 
 impl Process {
@@ -51,7 +52,12 @@ impl Process {
             let program = command.get_program().to_string_lossy().into_owned();
             Error::new(name, format!("{program}: {e}"), "a program that starts")
         })?;
-        Ok(Process { name, child, log: log.to_owned() })
+        Ok(Process { name, child, log: log.to_owned(), patience: READY })
+    }
+
+    /// Waits longer than 15 s: for a process that runs much slower than it would alone.
+    pub(crate) fn be_patient(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// Waits until `ready` says so, at most 15 s.
@@ -59,7 +65,7 @@ impl Process {
     /// # Errors
     /// The time is over or the process has ended; with the end of the log.
     pub(crate) fn wait_until(&mut self, wanted: &str, mut ready: impl FnMut() -> bool) -> Result<(), Error> {
-        let end = Instant::now() + READY;
+        let end = Instant::now() + self.patience;
         loop {
             // Asked first: a port may be answered by somebody else after the process has failed to bind it.
             if !self.is_running() {
@@ -69,7 +75,7 @@ impl Process {
                 return Ok(());
             }
             if Instant::now() >= end {
-                return Err(self.error(format!("not so after {READY:?}"), wanted));
+                return Err(self.error(format!("not so after {:?}", self.patience), wanted));
             }
             std::thread::sleep(POLL);
         }

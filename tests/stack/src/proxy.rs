@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::process::Process;
 use crate::{Client, Error, Response, scratch};
@@ -26,13 +27,15 @@ pub(crate) struct ProxyOptions<'a> {
     pub(crate) drain_s: u32,
     /// The environment, apart from PATH.
     pub(crate) env: &'a [(&'a str, &'a str)],
+    /// What runs Envoy in its place, and how long that may take to be ready.
+    pub(crate) instead: Option<(&'a Path, Duration)>,
 }
 
 impl Proxy {
     /// Starts Envoy and waits until it is live: configured, or refusing its first listeners.
     pub(crate) fn start(options: &ProxyOptions<'_>) -> Result<Proxy, Error> {
         let admin_file = options.dir.join("admin-address");
-        let mut command = Command::new(binary());
+        let mut command = Command::new(options.instead.map_or_else(binary, |(program, _)| program.to_owned()));
         // Envoy's log is its standard error, which reaches the file at once; --log-path would hold lines back for
         // seconds. Without hot restart it leaves nothing in /dev/shm and needs no base id.
         command
@@ -57,6 +60,9 @@ impl Proxy {
         }
         let log = options.dir.join("log");
         let mut process = Process::spawn(options.name, command, &log)?;
+        if let Some((_, patience)) = options.instead {
+            process.be_patient(patience);
+        }
         let mut admin_port = 0;
         process.wait_until("an admin interface that answers /ready with 200", || {
             admin_port = read_port(&admin_file).unwrap_or_default();

@@ -43,6 +43,9 @@ pub struct EnvoyOptions<'a> {
     pub env: &'a [(&'a str, &'a str)],
     /// How many seconds a replaced listener keeps its connections, and the requests on them.
     pub drain_s: u32,
+    /// A program that runs Envoy in its place, with the same arguments, and how long it may take to be ready; such as one
+    /// that counts instructions.
+    pub instead: Option<(&'a Path, Duration)>,
     /// Whether the listeners have to be accepted at the start. Without it an Envoy that refuses them is a running one, too.
     pub expect_ready: bool,
 }
@@ -59,6 +62,7 @@ impl<'a> EnvoyOptions<'a> {
             more_clusters: &[],
             env: &[],
             drain_s: 1,
+            instead: None,
             expect_ready: true,
         }
     }
@@ -143,6 +147,7 @@ impl Envoy {
             concurrency: options.concurrency,
             drain_s: options.drain_s,
             env: options.env,
+            instead: options.instead,
         })?;
         let mut envoy = Envoy {
             proxy,
