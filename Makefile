@@ -18,7 +18,7 @@ export WEIR_ENVOY := $(abspath $(TOOLS)/envoy/bin/envoy)
 export WEIR_PROMTOOL := $(abspath $(PROMTOOL))
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER := $(abspath $(TOOLS)/wasm-bindgen/bin/wasm-bindgen-test-runner)
 
-FUZZ_TARGETS := policy request reply table
+FUZZ_TARGETS := bridge policy request reply table
 TARGET ?= policy
 SECONDS ?= 60
 # What libFuzzer finds worth keeping goes into the first folder; it starts from both.
