@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
-    ProtocolVersion, RedisConnectionInfo, RedisError, TlsCertificates,
+    ProtocolVersion, RedisConnectionInfo, RedisError, TlsCertificates, Value,
 };
 use weir::limiter::Failure;
 
@@ -87,9 +87,19 @@ impl Access {
             .set_connection_timeout(Some(CONNECT))
             .set_response_timeout(None)
             .set_pipeline_buffer_size(1024);
+        let make = async {
+            let made = client.get_multiplexed_async_connection_with_config(&config).await;
+            let mut connection = made.map_err(|error| told(&error))?;
+            // Redis hangs up on whoever says anything long without having logged in, and then does not say why.
+            match connection.send_packed_command(&redis::cmd("PING")).await {
+                Ok(Value::ServerError(error)) if reply::failure(error.code()) == Failure::NoAuth => Err(refused()),
+                Err(error) if error.code().map(reply::failure) == Some(Failure::NoAuth) => Err(refused()),
+                _ => Ok(connection),
+            }
+        };
         // The library's own time is that of a part of the way.
-        let made = tokio::time::timeout(CONNECT, client.get_multiplexed_async_connection_with_config(&config)).await;
-        made.map_err(|_| no("it does not answer", Failure::RedisDown))?.map_err(|error| told(&error))
+        let made = tokio::time::timeout(CONNECT, make).await;
+        made.unwrap_or_else(|_| Err(no("it does not answer", Failure::RedisDown)))
     }
 
     fn client(&self, address: &Address) -> Result<Client, NoConnection> {
@@ -141,10 +151,13 @@ fn told(error: &RedisError) -> NoConnection {
         ErrorKind::AuthenticationFailed => Failure::NoAuth,
         _ => error.code().map_or(Failure::RedisDown, reply::failure),
     };
-    // What Redis said of an attempt to log in stays between the two.
-    let text = match reason {
-        Failure::NoAuth => "it refuses the user or the password".to_owned(),
-        _ => error.to_string(),
-    };
-    NoConnection { reason, text }
+    match reason {
+        Failure::NoAuth => refused(),
+        _ => no(error.to_string(), reason),
+    }
+}
+
+/// What Redis said of an attempt to log in stays between the two.
+fn refused() -> NoConnection {
+    no("it refuses the user or the password, or wants some", Failure::NoAuth)
 }

@@ -24,6 +24,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Short enough that a Redis that comes back is served within a second.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
+/// A connection that lasts less is not made again at once.
+const STEADY: Duration = Duration::from_secs(2);
+
 /// How often a connection is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -171,14 +174,21 @@ impl Keeper {
             match self.access.connect(&self.address).await {
                 Ok(connection) => {
                     number = number.saturating_add(1);
-                    (pause, said) = (FIRST_PAUSE, None);
+                    said = None;
+                    let since = Instant::now();
                     self.metrics.connected();
                     say(&format!("redis {}: connected", self.address));
                     self.state.send_replace(State::Up(connection.clone(), number));
                     self.look_after(connection, number).await;
                     self.metrics.lost();
                     say(&format!("redis {}: the connection broke; connecting again", self.address));
-                    self.state.send_replace(State::Connecting);
+                    if since.elapsed() > STEADY {
+                        pause = FIRST_PAUSE;
+                        self.state.send_replace(State::Connecting);
+                    } else {
+                        self.state.send_replace(State::Down(Failure::RedisDown));
+                        pause = wait(pause).await;
+                    }
                 }
                 Err(no) => {
                     // Said once, not with each attempt.
@@ -187,8 +197,7 @@ impl Keeper {
                         said = Some(no.text);
                     }
                     self.state.send_replace(State::Down(no.reason));
-                    sleep(jittered(pause)).await;
-                    pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+                    pause = wait(pause).await;
                 }
             }
         }
@@ -212,8 +221,9 @@ impl Keeper {
     }
 }
 
-/// From a half of it to all of it, so that bridges do not come all at once.
-fn jittered(pause: Duration) -> Duration {
+/// Waits from a half of it to all of it, so that bridges do not come all at once. How long the next pause is.
+async fn wait(pause: Duration) -> Duration {
     let random = RandomState::new().build_hasher().finish() % 512;
-    pause.mul_f64(0.5 + u16::try_from(random).map_or(0.0, f64::from) / 1024.0)
+    sleep(pause.mul_f64(0.5 + u16::try_from(random).map_or(0.0, f64::from) / 1024.0)).await;
+    pause.saturating_mul(2).min(LONGEST_PAUSE)
 }
