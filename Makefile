@@ -32,7 +32,7 @@ help: ## What can be done
 
 run: $(ENVOY) module ## Two Envoys share a limit through Redis, on loopback; ONCE=1 ends by itself, EXAMPLE=jwt is a page of examples/
 	$(call say,building the demo)
-	@cargo build --quiet --example run
+	@cargo build --quiet --features bridge --bin weir --example run
 	@$(if $(ONCE),ONCE=1) exec ./target/debug/examples/run
 
 module: packages ## Build the module, $(MODULE)
@@ -40,16 +40,16 @@ module: packages ## Build the module, $(MODULE)
 	@cargo build --quiet --release --lib --target wasm32-wasip1 --package weir
 	@echo "    $(MODULE): $$(stat -c %s $(MODULE)) bytes"
 
-tool: packages ## Build the command line tool, target/release/weir
+tool: packages ## Build the command line tool with the bridge, target/release/weir
 	$(call say,building the tool)
-	@cargo build --quiet --release --features cli --bin weir
+	@cargo build --quiet --release --features bridge --bin weir
 
 test: lint test-core test-sim test-system test-fuzz test-bench ## Everything that must hold, lint included
 
 lint: packages ## Format, clippy natively and for wasm, and whether mutants find their places
 	$(call say,format and clippy, and where mutants stand)
 	@cargo fmt --all --check
-	@cargo clippy --quiet --workspace --all-targets --features weir/cli,weir-sim/figures -- -D warnings
+	@cargo clippy --quiet --workspace --all-targets --features weir/cli,weir/bridge,weir-sim/figures -- -D warnings
 	@cargo clippy --quiet --package weir --lib --target wasm32-wasip1 -- -D warnings
 	@cargo clippy --quiet --package weir --lib --test core --target wasm32-unknown-unknown -- -D warnings
 	@cargo clippy --quiet --package weir --lib --test explain --target wasm32-unknown-unknown --features explain -- -D warnings
@@ -67,11 +67,11 @@ trapping-module: packages
 	@cargo build --quiet --release --lib --target wasm32-wasip1 --package weir --features trap --target-dir target/trap
 
 chaos: module trapping-module $(ENVOY) ## Break everything under steady load, lend to three Envoys, and send a million tenants: 12 minutes
-	@WEIR_CHAOS=1 WEIR_TENANTS=1000000 cargo test --test envoy -- --nocapture --test-threads=1 chaos:: trap:: lease:: memory_is
+	@WEIR_CHAOS=1 WEIR_TENANTS=1000000 cargo test --features bridge --test envoy -- --nocapture --test-threads=1 chaos:: trap:: lease:: memory_is
 
 test-system: module trapping-module $(ENVOY) $(PROMTOOL) ## The script in Redis, the filter on a fake host, the module in real Envoys, alerts, the tool, the README
 	$(call say,policies, the script, the fake host, real Envoys, alerts, the tool, the README)
-	@cargo test --workspace --exclude weir-sim --lib --tests --examples --features weir/cli
+	@cargo test --workspace --exclude weir-sim --lib --tests --examples --features weir/cli,weir/bridge
 
 SIM = cargo run --quiet --profile sim --package weir-sim --bin sim --
 

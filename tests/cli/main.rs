@@ -104,7 +104,7 @@ fn filled(template: &str, policy: &str) -> String {
     let indent =
         template.lines().find(|line| line.trim() == "@POLICY@").map_or(0, |line| line.len() - line.trim().len());
     let policy = policy.trim().replace('\n', &format!("\n{}", " ".repeat(indent)));
-    let numbers = ["PORT", "ADMIN_PORT", "UPSTREAM_PORT", "WEBDIS_PORT"];
+    let numbers = ["PORT", "ADMIN_PORT", "UPSTREAM_PORT", "BRIDGE_PORT", "WEBDIS_PORT"];
     let text = numbers.iter().fold(template.to_owned(), |text, name| text.replace(&format!("@{name}@"), "1"));
     text.replace("@MODULE@", "weir.wasm")
         .replace("@LISTENERS@", "listener.yaml")

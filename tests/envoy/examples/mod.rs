@@ -42,14 +42,14 @@ struct Page {
 
 /// Envoys with `envoy/listener.yaml`.
 fn start(name: &str, envoys: usize) -> Page {
-    let rig = Rig::start(&policy(name), Options { envoys, env: ENV, ..Options::default() });
+    let rig = Rig::start(&policy(name), Options { envoys, env: ENV, bridge: true, ..Options::default() });
     Page { rig, started: Instant::now() }
 }
 
 /// An Envoy with a listener of the examples, which discovers the filter with the policy of that example.
 fn start_with(listener: &str, name: &str) -> Page {
     let listeners = Listeners::Discovering { file: listener, policy: &policy(name) };
-    let rig = Rig::listening(listeners, Options { envoys: 1, env: ENV, ..Options::default() });
+    let rig = Rig::listening(listeners, Options { envoys: 1, env: ENV, bridge: true, ..Options::default() });
     Page { rig, started: Instant::now() }
 }
 

@@ -1,4 +1,4 @@
-//! Real Redis, Webdis and Envoy processes on loopback, for weir's integration tests and its demo.
+//! Real Redis, Webdis, bridge and Envoy processes on loopback, for weir's integration tests and its demo.
 //!
 //! A stack is put together from the back to the front, each part knowing the port of the one behind it:
 //!
@@ -43,7 +43,7 @@ mod webdis;
 
 pub use bridge::{Bridge, BridgeOptions};
 pub use burst::{Outcome, burst};
-pub use envoy::{Envoy, EnvoyOptions, Listeners, PushError, with_filter};
+pub use envoy::{Envoy, EnvoyOptions, Listeners, NOBODY, PushError, with_filter};
 pub use error::Error;
 pub use http::{Client, Request, Response};
 pub use peer::{Answer, Delay, Peer, PeerOptions};
