@@ -1,6 +1,6 @@
 //! The tool as its users run it: what it prints, word for word, and its exit codes.
 //!
-//! Each file tests/cli/NAME.txt is one command and what comes of it. `WEIR_BLESS=1 cargo test --features cli --test cli`
+//! Each file tests/cli/NAME.txt is one command and what comes of it. `WEIR_BLESS=1 cargo test --features bridge --test cli`
 //! writes them anew; read the difference.
 #![allow(clippy::disallowed_methods, reason = "the bans are for the core; this is outside")]
 

@@ -51,6 +51,13 @@ const RUNS: &[(&str, &str)] = &[
         "render_limiters_istio",
         "weir render limiters.yaml --host istio --url oci://a/weir:1 --limiter big=big.infra.svc.cluster.local:7379",
     ),
+    ("help_bridge", "weir bridge --help"),
+    ("render_bridge", "weir render bridge.yaml --host envoy"),
+    (
+        "render_bridge_istio",
+        "weir render bridge.yaml --host istio --url oci://a/b:1 --limiter bridge.infra.svc.cluster.local:7390",
+    ),
+    ("check_bridge", "weir check bridge.yaml"),
     ("render_limiters_without_names", "weir render limiters.yaml --host envoy --limiter 10.0.0.1:7379"),
     ("render_limiters_without_one", "weir render limiters.yaml --host envoy --limiter main=10.0.0.1:7379"),
     ("render_limiters_unknown", "weir render limiters.yaml --host istio --url oci://a/b:1 --limiter bgi=a:7379"),

@@ -16,8 +16,8 @@ const SENTINEL_PASSWORD: &str = "WEIR_SENTINEL_PASSWORD";
 
 const AFTER: &str = "\
 Proxies reach it by `transport: bridge` in the policy. Secrets come from files or from the environment, never from the \
-command line: WEIR_BRIDGE_SECRET (what callers send as Authorization: Bearer ..., and what auth_env of the limiter names \
-in the proxy; written with or without Bearer in front), WEIR_REDIS_PASSWORD, WEIR_SENTINEL_PASSWORD.
+command line: WEIR_BRIDGE_SECRET (callers send it as Authorization: Bearer SECRET; here Bearer may stand in front, as it has to \
+in the variable that auth_env names in the proxy), WEIR_REDIS_PASSWORD, WEIR_SENTINEL_PASSWORD.
 
 Redis's user needs no more than: -@all +eval +evalsha +get +set +time ~NAMESPACE:*, and in a cluster +cluster|slots \
 +asking.
