@@ -179,3 +179,86 @@ fn a_script_that_redis_forgets_is_brought_again() {
     // Each asked once and was told NOSCRIPT; one brought the text, and the others asked again.
     assert_eq!(pair.redis.script_runs().unwrap() - before, 128);
 }
+
+#[test]
+fn a_server_that_hangs_up_is_not_hurried() {
+    let scratch = Scratch::new().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sender, connections) = std::sync::mpsc::channel();
+    // It says that all is well, and hangs up.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = std::io::Write::write_all(&mut stream, b"+PONG\r\n");
+            if sender.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    let arguments = vec!["--redis".to_owned(), format!("redis://127.0.0.1:{port}")];
+    let options = BridgeOptions { tool: tool().to_owned(), arguments, env: Vec::new(), expect_ready: false };
+    let bridge = weir_stack::Bridge::start(&scratch, options).unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        assert!(crate::ask(bridge.port(), "a").is_err());
+    }
+    let count = connections.try_iter().count();
+    assert!((3..30).contains(&count), "{count} connections");
+    assert!(bridge.log().lines().count() < 70, "{}", bridge.log());
+}
+
+#[test]
+fn under_load_redis_is_killed_and_stopped_and_nothing_hangs_nor_grows() {
+    let mut pair = Pair::start();
+    assert_eq!(granted(&pair.ask("a")), 1);
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let port = pair.bridge.port();
+    let load: Vec<_> = (0..32)
+        .map(|at| {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                let mut client = weir_stack::Client::new(port);
+                let (mut calls, mut longest) = (0_u64, Duration::ZERO);
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    let tenants = [format!("t{at}"), format!("u{}", calls % 100)];
+                    let begun = Instant::now();
+                    let body = call_of(Ms(300), &tenants.each_ref().map(String::as_str));
+                    let response = client.send(&crate::post(&body)).unwrap();
+                    assert_eq!((response.status, results(&response).len()), (200, 2));
+                    longest = longest.max(begun.elapsed());
+                    calls += 1;
+                }
+                (calls, longest)
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(500));
+    let before = crate::memory(pair.bridge.id());
+    let mut most = before;
+    for turn in 0..6 {
+        if turn % 2 == 0 {
+            pair.redis.kill()
+        } else {
+            pair.redis.stop()
+        }
+        std::thread::sleep(Duration::from_millis(if turn == 1 { 2500 } else { 700 }));
+        most = most.max(crate::memory(pair.bridge.id()));
+        if turn % 2 == 0 {
+            pair.redis.restart().unwrap()
+        } else {
+            pair.redis.cont()
+        }
+        let back = until(SOON, || pair.ask("later").is_ok());
+        println!("turn {turn}: served again after {back:?}");
+        assert!(back.is_some(), "{}", pair.bridge.log());
+        most = most.max(crate::memory(pair.bridge.id()));
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let all: Vec<(u64, Duration)> = load.into_iter().map(|load| load.join().unwrap()).collect();
+    let (calls, longest) =
+        all.iter().fold((0, Duration::ZERO), |(calls, most), (own, longest)| (calls + own, most.max(*longest)));
+    println!("{calls} calls, the longest took {longest:?}; memory {before} bytes at first, {most} at most");
+    assert!(longest < Duration::from_millis(1500), "{longest:?}");
+    assert!(most < before + (32 << 20), "{before} {most}");
+}

@@ -75,7 +75,8 @@ fn what_cannot_be_meant_is_refused_at_the_start() {
          tokens; set WEIR_BRIDGE_SECRET or --secret-file, or --client-ca with --tls-cert and --tls-key, or say \
          --allow-anyone\n"
     );
-    let table: [(&[&str], &[(&str, &str)], &str); 13] = [
+    type Row<'t> = (&'t [&'t str], &'t [(&'t str, &'t str)], &'t str);
+    let table: [Row; 13] = [
         (&[], &[("WEIR_BRIDGE_SECRET", "")], "WEIR_BRIDGE_SECRET: holds no secret; write one line of printable ASCII"),
         (&["--secret-file", "/nowhere/s"], &[], "/nowhere/s"),
         (&["--namespace", "RL"], &[], "--namespace: \"RL\""),

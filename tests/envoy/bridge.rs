@@ -124,7 +124,8 @@ fn under_load_redis_and_the_bridge_are_killed_and_stopped_and_nothing_hangs() {
         Rig::start(&exact("1000000/d", "200ms", "allow"), bridged(Options { envoys: 1, ..Options::default() }));
     let requests: Vec<Request> = (0..2000).map(|number| of(&format!("t{}", number % 50))).collect();
     let ports = rig.ports();
-    let breaks: [(&str, fn(&mut Rig), fn(&mut Rig)); 4] = [
+    type Act = fn(&mut Rig);
+    let breaks: [(&str, Act, Act); 4] = [
         ("redis killed", |rig| rig.redis.kill(), |rig| rig.redis.restart().unwrap()),
         ("redis stopped", |rig| rig.redis.stop(), |rig| rig.redis.cont()),
         (
