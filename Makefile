@@ -44,6 +44,14 @@ tool: packages ## Build the command line tool with the bridge, target/release/we
 	$(call say,building the tool)
 	@cargo build --quiet --release --features bridge --bin weir
 
+# ring, of TLS, is C: its compiler is the system's, since there is no other for this target.
+STATIC := $(shell uname -m)-unknown-linux-musl
+static: packages ## Build the same as one static binary, for any Linux: target/*-linux-musl/release/weir
+	$(call say,building the static tool)
+	@rustup --quiet target add $(STATIC) --toolchain $(CHANNEL)
+	@CC_$(subst -,_,$(STATIC))=cc cargo build --quiet --release --features bridge --bin weir --target $(STATIC)
+	@echo "    target/$(STATIC)/release/weir: $$(stat -c %s target/$(STATIC)/release/weir) bytes"
+
 test: lint test-core test-sim test-system test-fuzz test-bench ## Everything that must hold, lint included
 
 lint: packages ## Format, clippy natively and for wasm, and whether mutants find their places
@@ -204,4 +212,4 @@ $(PROMTOOL): | packages
 	dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool; \
 	mv usr/bin/promtool $(abspath $(PROMTOOL)); touch $(abspath $(PROMTOOL))
 
-.PHONY: help toolchain run module tool trapping-module chaos test lint test-core sim mutants test-sim test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets bench bench-quick bench-readme bench-parts test-bench clean packages bench-packages
+.PHONY: help toolchain run module tool static trapping-module chaos test lint test-core sim mutants test-sim test-system test-fuzz $(FUZZ_TARGETS:%=test-fuzz-%) fuzz fuzz-targets bench bench-quick bench-readme bench-parts test-bench clean packages bench-packages
