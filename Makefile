@@ -18,7 +18,7 @@ export WEIR_ENVOY := $(abspath $(TOOLS)/envoy/bin/envoy)
 export WEIR_PROMTOOL := $(abspath $(PROMTOOL))
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER := $(abspath $(TOOLS)/wasm-bindgen/bin/wasm-bindgen-test-runner)
 
-FUZZ_TARGETS := policy request reply table
+FUZZ_TARGETS := bridge policy request reply table
 TARGET ?= policy
 SECONDS ?= 60
 # What libFuzzer finds worth keeping goes into the first folder; it starts from both.
@@ -32,7 +32,7 @@ help: ## What can be done
 
 run: $(ENVOY) module ## Two Envoys share a limit through Redis, on loopback; ONCE=1 ends by itself, EXAMPLE=jwt is a page of examples/
 	$(call say,building the demo)
-	@cargo build --quiet --example run
+	@cargo build --quiet --features bridge --bin weir --example run
 	@$(if $(ONCE),ONCE=1) exec $(or $(CARGO_TARGET_DIR),target)/debug/examples/run
 
 module: packages ## Build the module, target/wasm32-wasip1/release/weir.wasm
@@ -44,16 +44,24 @@ module: packages ## Build the module, target/wasm32-wasip1/release/weir.wasm
 # Hosts enter a module for each callback that it exports: those that do nothing are taken off.
 trim = cargo run --quiet --package weir --features module --bin weir-module -- $(1)
 
-tool: packages ## Build the command line tool, target/release/weir
+tool: packages ## Build the command line tool with the bridge, target/release/weir
 	$(call say,building the tool)
-	@cargo build --quiet --release --features cli --bin weir
+	@cargo build --quiet --release --features bridge --bin weir
+
+# ring, of TLS, is C: its compiler is the system's, since there is no other for this target.
+STATIC := $(shell uname -m)-unknown-linux-musl
+static: packages ## Build the same as one static binary, for any Linux: target/*-linux-musl/release/weir
+	$(call say,building the static tool)
+	@rustup --quiet target add $(STATIC) --toolchain $(CHANNEL)
+	@CC_$(subst -,_,$(STATIC))=cc cargo build --quiet --release --features bridge --bin weir --target $(STATIC)
+	@echo "    target/$(STATIC)/release/weir: $$(stat -c %s target/$(STATIC)/release/weir) bytes"
 
 test: lint test-core test-sim test-system test-fuzz test-bench ## Everything that must hold, lint included
 
 lint: packages ## Format, clippy natively and for wasm, and whether mutants find their places
 	$(call say,format and clippy, and where mutants stand)
 	@cargo fmt --all --check
-	@cargo clippy --quiet --workspace --all-targets --features weir/cli,weir/module,weir-sim/figures -- -D warnings
+	@cargo clippy --quiet --workspace --all-targets --features weir/cli,weir/bridge,weir/module,weir-sim/figures -- -D warnings
 	@cargo clippy --quiet --package weir --lib --target wasm32-wasip1 -- -D warnings
 	@cargo clippy --quiet --package weir --lib --test core --target wasm32-unknown-unknown -- -D warnings
 	@cargo clippy --quiet --package weir --lib --test explain --target wasm32-unknown-unknown --features explain -- -D warnings
@@ -72,11 +80,11 @@ trapping-module: packages
 	@$(call trim,target/trap/wasm32-wasip1/release/weir.wasm)
 
 chaos: module trapping-module $(ENVOY) ## Break everything under steady load, lend to three Envoys, and send a million tenants: 12 minutes
-	@WEIR_CHAOS=1 WEIR_TENANTS=1000000 cargo test --test envoy -- --nocapture --test-threads=1 chaos:: trap:: lease:: memory_is
+	@WEIR_CHAOS=1 WEIR_TENANTS=1000000 cargo test --features bridge --test envoy -- --nocapture --test-threads=1 chaos:: trap:: lease:: memory_is
 
 test-system: test-packages module trapping-module $(ENVOY) $(PROMTOOL) ## The script in Redis, the filter on a fake host, the module in real Envoys, alerts, the tool, the pages
 	$(call say,policies, the script, the fake host, real Envoys, alerts, the tool, the pages)
-	@cargo test --workspace --exclude weir-sim --lib --tests --examples --features weir/cli
+	@cargo test --workspace --exclude weir-sim --lib --tests --examples --features weir/cli,weir/bridge
 
 SIM = cargo run --quiet --profile sim --package weir-sim --bin sim --
 

@@ -1,6 +1,6 @@
 //! `make run`: two real Envoys share one limit through a real Redis, on loopback, while you look.
 //!
-//! Starts Redis, Webdis, a small service and two Envoys with the module, sends a burst as two tenants of two tiers, prints
+//! Starts Redis, `weir bridge`, a small service and two Envoys with the module, sends a burst as two tenants of two tiers, prints
 //! who got what, and stays up until Ctrl-C. Meanwhile edits of the policy take effect. With `ONCE=1` it ends by itself.
 //! With `EXAMPLE=jwt` it runs what the page `examples/jwt.md` speaks of, and sends nothing.
 #![allow(clippy::disallowed_methods, reason = "the bans are for the core; this is outside")]
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use weir::policy::{Policy, Tree};
 use weir_stack::{
-    Envoy, EnvoyOptions, Listeners, Outcome, Peer, PeerOptions, PushError, Redis, RedisOptions, Request, Response,
-    Scratch, Webdis, WebdisOptions, burst,
+    Bridge, BridgeOptions, Envoy, EnvoyOptions, Listeners, NOBODY, Outcome, Peer, PeerOptions, PushError, Redis,
+    RedisOptions, Request, Response, Scratch, burst,
 };
 
 /// Who sends how many requests: one of each tier.
@@ -36,17 +36,25 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target"), PathBuf::from);
     let module = target.join("wasm32-wasip1/release/weir.wasm");
 
+    let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/debug/weir");
+
     let policy = check(&policy_file).map_err(|problems| problems.join("\n"))?;
     let started = Instant::now();
-    step("starting Redis, Webdis, a service and two Envoys on free ports of 127.0.0.1");
+    step("starting Redis, weir bridge, a service and two Envoys on free ports of 127.0.0.1");
     let scratch = Scratch::new()?;
     let redis = Redis::start(&scratch, RedisOptions::default())?;
-    let webdis = Webdis::start(&scratch, &redis, WebdisOptions::default())?;
-    let peer = Peer::start(&scratch, PeerOptions::default())?;
     let secrets = secrets();
+    let mut options = BridgeOptions::new(&tool, &redis);
+    // The bridge wants what the policy's auth_env sends.
+    if let Some((_, secret)) = secrets.iter().find(|(name, _)| *name == "WEIR_LIMITER_AUTH") {
+        options = options.with_env("WEIR_BRIDGE_SECRET", secret);
+    }
+    let bridge = Bridge::start(&scratch, options)?;
+    let peer = Peer::start(&scratch, PeerOptions::default())?;
     let env: Vec<(&str, &str)> = secrets.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let start = || {
-        let options = EnvoyOptions::new(&module, &policy, peer.upstream_port(), webdis.port());
+        let options = EnvoyOptions::new(&module, &policy, peer.upstream_port(), NOBODY);
+        let options = EnvoyOptions { bridge_port: bridge.port(), ..options };
         let discovering = |file| Listeners::Discovering { file, policy: &policy };
         let listeners = listener.as_deref().map_or(options.listeners, discovering);
         Envoy::start(&scratch, EnvoyOptions { env: &env, listeners, ..options })

@@ -106,7 +106,7 @@ impl<S> Engine<S> {
             Reply::Again(attempt) => return self.ask_again(plan, ask, Out { attempt, ..call }, id),
             Reply::Failure(failure) => {
                 let is_certain = matches!(end, HttpEnd::NotStarted(_));
-                self.fail(&plan, &ask, &call, failure, !is_certain);
+                self.fail(&plan, &ask, &call, failure, !is_certain && !failure.has_not_run());
             }
         }
         self.after(&call, id);
@@ -255,7 +255,7 @@ pub(super) fn wait_of(plan: &Plan, limiter: LimiterId) -> Ms {
     plan.policy.limiters.get(limiter).timeout
 }
 
-/// A reply that is late for the one who waited still serves those who came after.
+/// How long a call may be out.
 pub(super) fn call_timeout(plan: &Plan, limiter: LimiterId) -> Ms {
-    wait_of(plan, limiter).times(10).max(Ms(1000))
+    plan.policy.limiters.get(limiter).call_timeout()
 }

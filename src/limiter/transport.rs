@@ -5,11 +5,12 @@
 
 use std::fmt::Debug;
 
+use super::redis::bridge::Bridge;
 use super::redis::webdis::Webdis;
 use super::{Failure, HttpCall, HttpEnd};
 use crate::algorithm::{Acquire, Acquired};
 use crate::bucket::BucketId;
-use crate::policy::{Limiter, Policy};
+use crate::policy::{Limiter, Policy, TransportName};
 
 /// A way to ask a limiter. It keeps nothing: what a call needs to know again is in its [`Attempt`].
 pub trait Transport: Debug {
@@ -68,6 +69,9 @@ pub enum Reply {
 }
 
 /// The transport of a limiter: the one list of them.
-pub fn transport_of(_limiter: &Limiter) -> &'static dyn Transport {
-    &Webdis
+pub fn transport_of(limiter: &Limiter) -> &'static dyn Transport {
+    match limiter.transport {
+        TransportName::Bridge => &Bridge,
+        TransportName::Webdis => &Webdis,
+    }
 }

@@ -10,11 +10,22 @@ use super::tree::Tree;
 use super::{Environment, Limit, Limiters};
 use crate::clock::Ms;
 
-/// A Redis limiter behind Webdis.
+/// How a limiter is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportName {
+    /// Through `weir bridge`.
+    Bridge,
+    /// Through Webdis.
+    Webdis,
+}
+
+/// A Redis limiter.
 #[derive(Clone, Debug)]
 pub struct Limiter {
     /// Its name in the policy.
     pub name: String,
+    /// How it is reached.
+    pub transport: TransportName,
     /// The host's name for where it is.
     pub cluster: String,
     /// `Host` of the calls.
@@ -27,6 +38,13 @@ pub struct Limiter {
     pub breaker: BreakerLimits,
     /// How many keys that this proxy does not know may ask in a second.
     pub max_new_keys_per_second: Option<Limit>,
+}
+
+impl Limiter {
+    /// How long a call may take: a reply that is late for the one who waited still serves those who came after.
+    pub fn call_timeout(&self) -> Ms {
+        self.timeout.times(10).max(Ms(1000))
+    }
 }
 
 /// When a limiter is left alone.
@@ -92,9 +110,10 @@ fn limiter(reader: &mut Reader, name: &str, path: &Path, tree: &Tree, environmen
         reader.note(&path, Found::Nothing, "names a variable whose value is no header value", "use visible ASCII");
     }
     match (transport, cluster, authority, timeout, breaker, new_keys) {
-        (Some(()), Some(cluster), Some(authority), Some(timeout), Some(breaker), Some(new_keys)) if is_name => {
+        (Some(transport), Some(cluster), Some(authority), Some(timeout), Some(breaker), Some(new_keys)) if is_name => {
             Some(Limiter {
                 name: name.to_owned(),
+                transport,
                 authority: authority.unwrap_or_else(|| cluster.clone()),
                 cluster,
                 timeout,

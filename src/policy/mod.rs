@@ -30,7 +30,7 @@ use std::collections::HashMap;
 pub use bucket_kind::BucketKind;
 pub use classes::{ClassId, ClassIndex, ClassMatch, Classes, Condition};
 pub use limit::{EXACT_IN_A_DOUBLE, Limit, NoLimit};
-pub use limiters::{BreakerLimits, Credential, Limiter};
+pub use limiters::{BreakerLimits, Credential, Limiter, TransportName};
 pub use limits::{Allowance, Bounded, Entry, Tier};
 pub use networks::Networks;
 pub use observe::Observe;

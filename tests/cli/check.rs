@@ -78,7 +78,7 @@ fn what_this_repository_holds_has_no_errors_and_no_warnings() {
     assert_eq!(text(&output.stdout), "1 policy: no errors, no warnings\n");
     // The cluster is the bootstrap's: another file of the same Envoy.
     let filter = fs::read_to_string(folder.join("filter.yaml")).expect("it is there");
-    fs::write(folder.join("filter.yaml"), filter.replace(r#""cluster": "webdis""#, r#""cluster": "redis""#))
+    fs::write(folder.join("filter.yaml"), filter.replace(r#""cluster": "bridge""#, r#""cluster": "redis""#))
         .expect("a writable directory");
     let output = weir(folder, &args, &[], b"");
     let said = text(&output.stdout);

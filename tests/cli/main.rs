@@ -1,6 +1,6 @@
 //! The tool as its users run it: what it prints, word for word, and its exit codes.
 //!
-//! Each file tests/cli/NAME.txt is one command and what comes of it. `WEIR_BLESS=1 cargo test --features cli --test cli`
+//! Each file tests/cli/NAME.txt is one command and what comes of it. `WEIR_BLESS=1 cargo test --features bridge --test cli`
 //! writes them anew; read the difference.
 #![allow(clippy::disallowed_methods, reason = "the bans are for the core; this is outside")]
 
@@ -107,7 +107,7 @@ fn filled(template: &str, policy: &str) -> String {
     let indent =
         template.lines().find(|line| line.trim() == "@POLICY@").map_or(0, |line| line.len() - line.trim().len());
     let policy = policy.trim().replace('\n', &format!("\n{}", " ".repeat(indent)));
-    let numbers = ["PORT", "ADMIN_PORT", "UPSTREAM_PORT", "WEBDIS_PORT"];
+    let numbers = ["PORT", "ADMIN_PORT", "UPSTREAM_PORT", "BRIDGE_PORT", "WEBDIS_PORT"];
     let text = numbers.iter().fold(template.to_owned(), |text, name| text.replace(&format!("@{name}@"), "1"));
     text.replace("@MODULE@", "weir.wasm")
         .replace("@LISTENERS@", "listener.yaml")

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use weir::policy::Tree;
 use weir_stack::{
-    Client, Envoy, EnvoyOptions, Listeners, Peer, PeerOptions, Redis, RedisOptions, Response, Scratch, Webdis,
-    WebdisOptions,
+    Bridge, BridgeOptions, Client, Envoy, EnvoyOptions, Listeners, Peer, PeerOptions, Redis, RedisOptions, Response,
+    Scratch, Webdis, WebdisOptions,
 };
 
 use crate::{Folder, ROOT, folder, get, items, module, policies, text, weir};
@@ -70,12 +70,7 @@ fn assert_explained(policy: &str, keys: &[String], answers: [&Response; 2]) {
     assert_eq!(*get(empty, "status"), Tree::Int(429));
 }
 
-#[test]
-fn a_real_envoy_runs_what_render_writes() {
-    let scratch = Scratch::new().unwrap();
-    let policy = "version: 1
-limiters: {main: {transport: webdis, cluster: webdis, timeout: 2s}}
-classes: [{class: two, match: {query: {v: {exact: '2'}}}, exempt: true}]
+const RULES: &str = "classes: [{class: two, match: {query: {v: {exact: '2'}}}, exempt: true}]
 rules:
   - name: per-user
     key: [{header: {name: x-user-id, as: user, trusted: true}}]
@@ -83,11 +78,29 @@ rules:
     limits: 2/d
     on_error: deny
 ";
+
+#[test]
+fn a_real_envoy_runs_what_render_writes() {
+    let scratch = Scratch::new().unwrap();
     let redis = Redis::start(&scratch, RedisOptions::default()).unwrap();
     let webdis = Webdis::start(&scratch, &redis, WebdisOptions::default()).unwrap();
-    let peer = Peer::start(&scratch, PeerOptions::default()).unwrap();
-    let limiter = format!("127.0.0.1:{}", webdis.port());
-    let files = Folder::new("filter");
+    assert_runs(&scratch, &redis, "webdis", webdis.port());
+    let tool = Path::new(env!("CARGO_BIN_EXE_weir"));
+    let redis = Redis::start(&scratch, RedisOptions::default()).unwrap();
+    let bridge = Bridge::start(&scratch, BridgeOptions::new(tool, &redis)).unwrap();
+    assert_runs(&scratch, &redis, "bridge", bridge.port());
+    assert!(bridge.metric("weir_bridge_parts_total") >= Some(1.0));
+}
+
+fn assert_runs(scratch: &Scratch, redis: &Redis, transport: &str, port: u16) {
+    let policy = &format!(
+        "version: 1
+limiters: {{main: {{transport: {transport}, cluster: {transport}, timeout: 2s}}}}
+{RULES}"
+    );
+    let peer = Peer::start(scratch, PeerOptions::default()).unwrap();
+    let limiter = format!("127.0.0.1:{port}");
+    let files = Folder::new(&format!("filter-{transport}"));
     let filter_file = files.0.join("filter.yaml");
     let filter = filter_file.display().to_string();
     let args = ["render", "-", "--host", "envoy", "--module", "@MODULE@", "--filter", &filter, "--limiter", &limiter];
@@ -108,8 +121,9 @@ rules:
     let indented: String = filters.lines().map(|line| format!("              {line}\n")).collect();
     let listeners = format!("{before}{indented}                # The router is last{after}");
     let module = module();
-    let options = EnvoyOptions::new(&module, "", peer.upstream_port(), webdis.port());
-    let envoy = Envoy::start(&scratch, EnvoyOptions { listeners: Listeners::File(&listeners), ..options }).unwrap();
+    let options = EnvoyOptions::new(&module, "", peer.upstream_port(), port);
+    let options = EnvoyOptions { bridge_port: port, ..options };
+    let envoy = Envoy::start(scratch, EnvoyOptions { listeners: Listeners::File(&listeners), ..options }).unwrap();
     let mut client = Client::new(envoy.port());
     let answers = ["/", "/?v=2", "/", "/", "/?v=2"].map(|path| client.get(path, &[("x-user-id", b"ac me")]).unwrap());
     assert_eq!(answers.each_ref().map(|answer| answer.status), [200, 200, 200, 429, 200]);
@@ -120,7 +134,7 @@ rules:
     assert_explained(policy, &keys, [&answers[0], &answers[3]]);
 
     // And the cluster in a bootstrap of its own, which Envoy reads without running it.
-    let folder = Folder::new("bootstrap");
+    let folder = Folder::new(&format!("bootstrap-{transport}"));
     let bootstrap = folder.0.join("bootstrap.yaml");
     fs::write(&bootstrap, format!("static_resources:\n  clusters:\n{}", indent(cluster))).unwrap();
     let envoy =

@@ -78,6 +78,13 @@ const RUNS: &[(&str, &str)] = &[
     ),
     ("render_istio_without_a_limiter", "weir render deny.yaml --host istio --url oci://a/weir:1"),
     ("render_istio_of_its_own_cluster", "weir render istio.yaml --policy 1 --host istio --url oci://a/weir:1"),
+    ("help_bridge", "weir bridge --help"),
+    ("render_bridge", "weir render bridge.yaml --host envoy"),
+    (
+        "render_bridge_istio",
+        "weir render bridge.yaml --host istio --url oci://a/b:1 --limiter bridge.infra.svc.cluster.local:7390",
+    ),
+    ("check_bridge", "weir check bridge.yaml"),
     ("render_limiters_without_names", "weir render limiters.yaml --host envoy --limiter 10.0.0.1:7379"),
     ("render_limiters_without_one", "weir render limiters.yaml --host envoy --limiter main=10.0.0.1:7379"),
     ("render_limiters_unknown", "weir render limiters.yaml --host istio --url oci://a/b:1 --limiter bgi=a:7379"),

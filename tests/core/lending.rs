@@ -14,11 +14,11 @@ use weir::engine::{Arrival, CallId, CallOwner, Decision, Engine, Step, Ticket, V
 use weir::limiter::{Failure, HttpEnd};
 use weir::local::table::{Entry, Table};
 use weir::local::{Lost, Nowhere, Over, Store};
-use weir::policy::{Idempotency, Policy};
+use weir::policy::{Idempotency, Limiter, Limiters, Policy, TransportName};
 use weir::response::{Answer, Refusal};
 use weir::telemetry::Effect;
 
-use crate::made::{Sent, Shared, bucket_at, limit, number_of, numbered, policy};
+use crate::made::{Sent, Shared, bucket_at, limit, numbered, policy};
 
 /// Where the tests' time begins.
 const START: u64 = 1_700_000_000_000;
@@ -84,6 +84,8 @@ struct Out {
     id: CallId,
     number: u64,
     by_text: bool,
+    /// Through the bridge.
+    bridged: bool,
     /// Requests, period and burst.
     limit: [i64; 3],
 }
@@ -160,8 +162,18 @@ impl Worker {
         let numbers = [lent.end, lent.valid, lent.kept, lent.extra].map(|number| number as i64);
         let head = [left * period, reset, numbers[0], numbers[1], numbers[2], numbers[3], lent.limited.into()];
         let reply = [&head[..], granted].concat();
+        if self.calls[call].bridged {
+            let numbers: String = reply.iter().map(|number| format!(" {number}")).collect();
+            return self.bridge_says(ms, call, &format!("ok {}{numbers}", self.calls[call].number));
+        }
         let command = if self.calls[call].by_text { "EVAL" } else { "EVALSHA" };
         let body = numbered(self.calls[call].number, &serde_json::json!({ command: reply }).to_string());
+        self.ends(ms, call, HttpEnd::Answer { status: 200, body: body.as_bytes() })
+    }
+
+    /// What the bridge answers to the one part of a call.
+    fn bridge_says(&mut self, ms: u64, call: usize, words: &str) -> Vec<String> {
+        let body = format!("weir 1\n{} {words}\n", self.calls[call].number);
         self.ends(ms, call, HttpEnd::Answer { status: 200, body: body.as_bytes() })
     }
 
@@ -191,9 +203,13 @@ impl Worker {
                 Step::WakeOthers(workers) => told.push(format!("others {workers}")),
                 Step::Count(..) => {}
                 Step::Call(call) => {
-                    let parts: Vec<&str> = call.http.body.split('/').collect();
+                    let bridged = call.http.body.strip_prefix("weir 1 900\n");
+                    let parts: Vec<&str> = match bridged {
+                        Some(line) => ["", ""].into_iter().chain(line.trim_end().split(' ').skip(1)).collect(),
+                        None => call.http.body.split('/').collect(),
+                    };
                     let numbers: Vec<i64> = parts[4..].iter().map(|part| part.parse().expect("a number")).collect();
-                    let [requests, period, burst, _, _, want, end, size, carry, hold, debt, _, runs @ ..] =
+                    let [requests, period, burst, _, _, want, end, size, carry, hold, debt, number, runs @ ..] =
                         numbers.as_slice()
                     else {
                         panic!("{parts:?}")
@@ -217,7 +233,8 @@ impl Worker {
                     told.push(line.replace(['{', '}'], ""));
                     self.calls.push(Out {
                         id: call.id,
-                        number: number_of(&call.http),
+                        number: *number as u64,
+                        bridged: bridged.is_some(),
                         by_text: parts[0] == "EVAL",
                         limit: [*requests, *period, *burst],
                     });
@@ -927,6 +944,23 @@ fn a_debt_that_could_not_be_told_is_told_again_unless_it_may_have_been_heard() {
         assert_eq!(worker.tick(199), NOTHING);
         let wanted: Vec<String> = again.iter().map(|debt| format!("call 2 r x.x want 0 debt {debt}")).collect();
         assert_eq!(worker.tick(201), wanted);
+    }
+}
+
+#[wasm_bindgen_test(unsupported = test)]
+fn a_debt_is_told_again_where_the_bridge_says_that_nothing_has_run() {
+    for (failure, again) in [("clusterdown", Some(2)), ("readonly", Some(2)), ("overloaded", Some(2)), ("late", None)] {
+        let mut policy = policy_of(&[ASYNC]);
+        policy.limiters =
+            Limiters::new(Limiter { transport: TransportName::Bridge, ..policy.limiters.first().clone() }, Vec::new());
+        let [mut worker] = workers(&policy);
+        worker.knows_of(0, 20);
+        assert_eq!(worker.comes(0, "a", 2), ["a 200 18"]);
+        assert_eq!(worker.tick(100), ["call 1 r x.x want 0 debt 2"]);
+        assert_eq!(worker.bridge_says(101, 1, &format!("no {failure}")), NOTHING);
+        assert_eq!(worker.tick(199), NOTHING);
+        let wanted: Vec<String> = again.iter().map(|debt| format!("call 2 r x.x want 0 debt {debt}")).collect();
+        assert_eq!(worker.tick(201), wanted, "{failure}");
     }
 }
 

@@ -7,6 +7,7 @@ mod made;
 
 mod addresses;
 mod answers;
+mod bridge;
 mod buckets;
 mod claims;
 mod clocks;

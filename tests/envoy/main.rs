@@ -9,6 +9,7 @@ mod address;
 #[path = "../core/addresses.rs"]
 mod addresses;
 mod answer;
+mod bridge;
 mod canary;
 mod chaos;
 mod crowd;

@@ -1,11 +1,11 @@
 //! Redis, Webdis, peers and Envoys of one test, and what is asserted again and again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_stack::{
-    Answer, Delay, Envoy, EnvoyOptions, Listeners, Outcome, Peer, PeerOptions, Redis, RedisOptions, Request, Response,
-    Scratch, Webdis, WebdisOptions, burst,
+    Answer, Bridge, BridgeOptions, Delay, Envoy, EnvoyOptions, Listeners, NOBODY, Outcome, Peer, PeerOptions, Redis,
+    RedisOptions, Request, Response, Scratch, Webdis, WebdisOptions, burst,
 };
 
 /// Two cores serve one stack well; several at once would only measure each other.
@@ -41,6 +41,8 @@ pub struct Options<'a> {
     pub more_clusters: &'a [String],
     /// Redis loses no write that it has answered, whatever ends it.
     pub durable: bool,
+    /// `weir bridge` runs, too, for policies that name the cluster `bridge`.
+    pub bridge: bool,
 }
 
 impl Default for Options<'_> {
@@ -58,6 +60,7 @@ impl Default for Options<'_> {
             module: module(),
             more_clusters: &[],
             durable: false,
+            bridge: false,
         }
     }
 }
@@ -67,6 +70,7 @@ pub struct Rig {
     pub envoys: Vec<Envoy>,
     pub peer: Peer,
     pub webdis: Webdis,
+    pub bridge: Option<Bridge>,
     pub redis: Redis,
     scratch: Scratch,
     _turn: MutexGuard<'static, ()>,
@@ -77,6 +81,11 @@ pub fn trapping_module() -> PathBuf {
     let module = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/target/trap/wasm32-wasip1/release/weir.wasm"));
     assert!(module.is_file(), "{} is missing; `make trapping-module` builds it", module.display());
     module
+}
+
+/// The tool with the bridge in it.
+pub fn tool() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_weir"))
 }
 
 pub fn module() -> PathBuf {
@@ -101,6 +110,7 @@ impl Rig {
         let redis = Redis::start(&scratch, durable).unwrap();
         let webdis = WebdisOptions { basic_auth: options.basic_auth };
         let webdis = Webdis::start(&scratch, &redis, webdis).unwrap();
+        let bridge = options.bridge.then(|| Bridge::start(&scratch, BridgeOptions::new(tool(), &redis)).unwrap());
         let delayed = match options.limiter {
             Limiter::Delayed(by_ms) => vec![Delay { to: webdis.port(), by_ms }],
             _ => Vec::new(),
@@ -116,20 +126,20 @@ impl Rig {
             Limiter::Webdis => webdis.port(),
             Limiter::Delayed(_) => peer.delayed_limiter_port(0),
             Limiter::Answering(..) => peer.answering_port(0),
-            // The discard port: privileged, and nobody serves it any more.
-            Limiter::Absent => 9,
+            Limiter::Absent => NOBODY,
         };
         let envoys = (0..options.envoys)
             .map(|_| {
                 let upstream_port = options.upstream_port.unwrap_or(peer.upstream_port());
                 let base = EnvoyOptions::new(&options.module, "", upstream_port, limiter_port);
                 let Options { env, expect_ready, concurrency, more_clusters, .. } = options;
-                let options =
-                    EnvoyOptions { listeners, env, drain_s: 10, expect_ready, concurrency, more_clusters, ..base };
+                let bridge_port = bridge.as_ref().map_or(NOBODY, Bridge::port);
+                let base = EnvoyOptions { bridge_port, env, drain_s: 10, ..base };
+                let options = EnvoyOptions { listeners, expect_ready, concurrency, more_clusters, ..base };
                 Envoy::start(&scratch, options).unwrap()
             })
             .collect();
-        Rig { envoys, peer, webdis, redis, scratch, _turn: turn }
+        Rig { envoys, peer, webdis, bridge, redis, scratch, _turn: turn }
     }
 
     /// Starts a way to the first Envoy that speaks HTTP/2 to it.

@@ -15,6 +15,8 @@
 #![warn(clippy::too_many_lines)]
 #![allow(clippy::disallowed_methods, reason = "the bans are for the core; this is its outside")]
 
+#[cfg(feature = "bridge")]
+mod bridge;
 mod check;
 mod cover;
 mod document;
@@ -52,6 +54,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[cfg(feature = "bridge")]
+    Bridge(Box<bridge::Options>),
     Check(check::Options),
     Explain(explain::Options),
     Render(render::Options),
@@ -100,6 +104,8 @@ struct Stop(String);
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.command {
+        #[cfg(feature = "bridge")]
+        Command::Bridge(options) => bridge::run(options),
         Command::Check(options) => check::run(options),
         Command::Explain(options) => explain::run(options),
         Command::Render(options) => render::run(options),

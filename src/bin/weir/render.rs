@@ -1,7 +1,7 @@
 //! `weir render`: a policy as a host wants it: Envoy's filter, or Istio's WasmPlugin.
 
 use clap::{Args, ValueEnum};
-use weir::policy::{Limiter, Policy, Tree};
+use weir::policy::{Limiter, Policy, TransportName, Tree};
 
 use crate::check::named_variables;
 use crate::document::Node;
@@ -19,6 +19,8 @@ enum HostName {
     Istio,
 }
 
+const HTTP_OPTIONS: &str = "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+const HTTP_OPTIONS_OF: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
 
 const AFTER: &str = "\
@@ -44,7 +46,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME", default_value = "weir")]
     name: String,
 
-    /// Where a limiter (Webdis) listens, with its name where there are several. Envoy: of the cluster. Istio: a service
+    /// Where a limiter (a bridge, or Webdis) listens, with its name where there are several. Envoy: of the cluster. Istio: a service
     /// and its port, which names the cluster
     #[arg(long = "limiter", value_name = "[NAME=]HOST:PORT")]
     limiters: Vec<String>,
@@ -130,10 +132,10 @@ impl Options {
             let of = addresses.iter().find(|(name, ..)| *name == limiter.name);
             let (host, port) = match of {
                 Some((_, host, port)) => (*host, *port),
-                None if policy.limiters.iter().count() == 1 => ("127.0.0.1", 7379),
+                None if policy.limiters.iter().count() == 1 => ("127.0.0.1", usual_port(limiter.transport)),
                 None => return Err(Stop(format!("--limiter: write where {0} is, too: {0}=HOST:PORT", limiter.name))),
             };
-            let cluster = (limiter.cluster.as_str(), cluster(&limiter.cluster, host, port));
+            let cluster = (limiter.cluster.as_str(), cluster(limiter, host, port));
             match clusters.iter().find(|(name, _)| *name == cluster.0) {
                 None => clusters.push(cluster),
                 Some(known) if *known == cluster => {}
@@ -264,8 +266,17 @@ impl Options {
     }
 }
 
+/// Where a limiter listens that has not been told otherwise.
+fn usual_port(transport: TransportName) -> u16 {
+    match transport {
+        TransportName::Bridge => 7390,
+        TransportName::Webdis => 7379,
+    }
+}
+
 /// A cluster of Envoy with one endpoint, a limiter.
-fn cluster(name: &str, host: &str, port: u16) -> Tree {
+fn cluster(limiter: &Limiter, host: &str, port: u16) -> Tree {
+    let name = limiter.cluster.as_str();
     let kind = if host.parse::<std::net::IpAddr>().is_ok() { "STATIC" } else { "STRICT_DNS" };
     let most = |word| (word, number(65_536));
     let thresholds = object([
@@ -276,16 +287,17 @@ fn cluster(name: &str, host: &str, port: u16) -> Tree {
     ]);
     let socket = object([("address", text(host)), ("port_value", number(port))]);
     let endpoint = object([("endpoint", object([("address", object([("socket_address", socket)]))]))]);
-    object([
-        ("name", text(name)),
-        ("type", text(kind)),
-        ("connect_timeout", text("0.25s")),
-        ("circuit_breakers", object([("thresholds", list([thresholds]))])),
-        (
-            "load_assignment",
-            object([("cluster_name", text(name)), ("endpoints", list([object([("lb_endpoints", list([endpoint]))])]))]),
-        ),
-    ])
+    let mut words = vec![("name", text(name)), ("type", text(kind)), ("connect_timeout", text("0.25s"))];
+    if limiter.transport == TransportName::Bridge {
+        // One connection for each worker; Webdis speaks HTTP/1.1 alone.
+        let http2 = object([("http2_protocol_options", object([]))]);
+        let options = object([("@type", text(HTTP_OPTIONS)), ("explicit_http_config", http2)]);
+        words.push(("typed_extension_protocol_options", object([(HTTP_OPTIONS_OF, options)])));
+    }
+    words.push(("circuit_breakers", object([("thresholds", list([thresholds]))])));
+    let endpoints = list([object([("lb_endpoints", list([endpoint]))])]);
+    words.push(("load_assignment", object([("cluster_name", text(name)), ("endpoints", endpoints)])));
+    Tree::Map(words.into_iter().map(|(word, tree)| (word.to_owned(), tree)).collect())
 }
 
 /// A policy as Envoy hands it on: a Struct, or JSON in a text where a number of it would become a text in one.
@@ -312,7 +324,7 @@ fn would_change(tree: &Tree) -> bool {
 fn address(text: &str) -> Result<(&str, u16), Stop> {
     let parts = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let (host, port) = parts.filter(|(host, port)| !host.is_empty() && *port > 0).ok_or_else(|| {
-        Stop(format!("--limiter: {text:?} is no host and port; write webdis.infra.svc.cluster.local:7379"))
+        Stop(format!("--limiter: {text:?} is no host and port; write one such as bridge.infra.svc.cluster.local:7390"))
     })?;
     Ok((host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host), port))
 }

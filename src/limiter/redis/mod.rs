@@ -1,6 +1,7 @@
-//! The limiter in Redis, which runs the scripts of the algorithms: the keys of its buckets, and the transport that carries
-//! the scripts through Webdis.
+//! The limiter in Redis, which runs the scripts of the algorithms: the keys of its buckets, and the transports that carry
+//! calls of the scripts there.
 
+pub mod bridge;
 pub mod webdis;
 
 use crate::bucket::BucketId;

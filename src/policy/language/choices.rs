@@ -1,12 +1,13 @@
 //! The closed sets of words.
 
 use crate::clock::Ms;
-use crate::policy::{Kind, Mode, OnError, Reset, Terms, UpstreamHeaders};
+use crate::policy::{Kind, Mode, OnError, Reset, Terms, TransportName, UpstreamHeaders};
 
 choices! {
     /// How a limiter is reached.
-    TRANSPORTS, TRANSPORT_WORDS: () {
-        "webdis" => (), "Redis behind Webdis, its HTTP face";
+    TRANSPORTS, TRANSPORT_WORDS: TransportName {
+        "bridge" => TransportName::Bridge, "Redis behind `weir bridge`";
+        "webdis" => TransportName::Webdis, "Redis behind Webdis, an HTTP face of others";
     }
 
     /// How a rule counts.

@@ -14,7 +14,7 @@ pub static LIMITER: Object = object(
     "limiters.NAME",
     "A Redis limiter.",
     &[
-        field("transport", Word(TRANSPORT_WORDS), Required("write transport: webdis"), "How it is reached."),
+        field("transport", Word(TRANSPORT_WORDS), Required("write transport: bridge, or webdis"), "How it is reached."),
         with_examples(
             field(
                 "cluster",
@@ -22,7 +22,7 @@ pub static LIMITER: Object = object(
                 Required("write the host's name for the limiter"),
                 "The cluster in Envoy's configuration.",
             ),
-            &[r#""webdis""#, r#""outbound|7379||webdis.infra.svc.cluster.local""#],
+            &[r#""bridge""#, r#""outbound|7379||bridge.infra.svc.cluster.local""#],
         ),
         field("authority", Value::Text(&HEADER_VALUE), optional("the cluster's name"), "`Host` of the calls."),
         field("timeout", Duration(1, 60_000), Default(r#""20ms""#), "How long a request waits."),
@@ -31,7 +31,7 @@ pub static LIMITER: Object = object(
                 "auth_env",
                 Value::Text(&VARIABLE),
                 optional("none is sent"),
-                "Variable of the proxy's environment whose value is sent as Authorization.",
+                "Variable of the proxy's environment whose value is sent as Authorization, such as `Bearer SECRET` to a bridge.",
             ),
             &[r#""WEIR_LIMITER_AUTH""#],
         ),

@@ -18,7 +18,7 @@ fn grpc(path: &str) -> Request {
 #[test]
 fn methods_of_grpc_have_their_own_limits() {
     let service = Service::start(|_, _| plain("200 OK", "content-type: application/grpc\r\ngrpc-status: 0\r\n"));
-    let options = Options { envoys: 1, upstream_port: Some(service.port), ..Options::default() };
+    let options = Options { envoys: 1, upstream_port: Some(service.port), bridge: true, ..Options::default() };
     let page = Page { rig: Rig::start(&policy("grpc"), options), started: Instant::now() };
     let front = page.rig.over_http2();
     let mut client = Client::new(front.over_http2_port(0));

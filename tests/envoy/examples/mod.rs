@@ -42,14 +42,14 @@ struct Page {
 
 /// Envoys with `envoy/listener.yaml`.
 fn start(name: &str, envoys: usize) -> Page {
-    let rig = Rig::start(&policy(name), Options { envoys, env: ENV, ..Options::default() });
+    let rig = Rig::start(&policy(name), Options { envoys, env: ENV, bridge: true, ..Options::default() });
     Page { rig, started: Instant::now() }
 }
 
 /// An Envoy with a listener of the examples, which discovers the filter with the policy of that example.
 fn start_with(listener: &str, name: &str) -> Page {
     let listeners = Listeners::Discovering { file: listener, policy: &policy(name) };
-    let rig = Rig::listening(listeners, Options { envoys: 1, env: ENV, ..Options::default() });
+    let rig = Rig::listening(listeners, Options { envoys: 1, env: ENV, bridge: true, ..Options::default() });
     Page { rig, started: Instant::now() }
 }
 
@@ -288,7 +288,7 @@ fn attempts_to_sign_in_are_few_by_account_by_address_and_in_all() {
     assert!(!keys.iter().any(|key| key.contains("ann") || key.contains("bob")), "accounts are hashed: {keys:?}");
     page.rig.assert_no_errors_logged();
     // The limiter is gone: nobody gets in by a proxy that knows nothing yet, and everything else goes on.
-    page.rig.webdis.kill();
+    page.rig.bridge.as_mut().expect("a bridge").kill();
     let mut other = Client::new(page.rig.envoys[1].port());
     let answer = other.send(&attempt("dora")).unwrap();
     let body = r#"{"error":"limiter_unavailable","rule":"login-account-and-ip","retry_after":1}"#;

@@ -1,4 +1,4 @@
-//! Real Redis, Webdis and Envoy processes on loopback, for weir's integration tests and its demo.
+//! Real Redis, Webdis, bridge and Envoy processes on loopback, for weir's integration tests and its demo.
 //!
 //! A stack is put together from the back to the front, each part knowing the port of the one behind it:
 //!
@@ -27,6 +27,7 @@
 //! This crate knows neither weir nor its policies: a policy is JSON text and the module is a path. What the processes read
 //! is made from the files that users get too: `envoy/*.yaml`, `lua/users.acl`, `examples/webdis.json`.
 
+mod bridge;
 mod burst;
 mod envoy;
 mod error;
@@ -40,11 +41,13 @@ mod render;
 mod scratch;
 mod webdis;
 
+pub use bridge::{Bridge, BridgeOptions};
 pub use burst::{Outcome, burst};
-pub use envoy::{Envoy, EnvoyOptions, Listeners, PushError, with_filter};
+pub use envoy::{Envoy, EnvoyOptions, Listeners, NOBODY, PushError, with_filter};
 pub use error::Error;
 pub use http::{Client, Request, Response};
 pub use peer::{Answer, Delay, Peer, PeerOptions};
-pub use redis::{Redis, RedisOptions};
+pub use port::free_port;
+pub use redis::{Redis, RedisOptions, Sentinel};
 pub use scratch::Scratch;
 pub use webdis::{Webdis, WebdisOptions};

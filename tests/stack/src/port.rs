@@ -21,7 +21,11 @@ pub(crate) fn on_free_port<T>(mut start: impl FnMut(u16) -> Result<T, Error>) ->
     }
 }
 
-fn free_port() -> Result<u16, Error> {
+/// A port that was free a moment ago.
+///
+/// # Errors
+/// None is.
+pub fn free_port() -> Result<u16, Error> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
         .map(|address| address.port())

@@ -100,6 +100,11 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// SIGTERM.
+    pub(crate) fn terminate(&mut self) {
+        self.signal(libc::SIGTERM);
+    }
+
     /// SIGSTOP: the process keeps its connections and answers nothing.
     pub(crate) fn stop(&mut self) {
         self.signal(libc::SIGSTOP);

@@ -25,12 +25,14 @@ pub struct RedisOptions<'a> {
     /// With `appendonly`: each write is on disk before it is answered. Otherwise a write of the last second or two may
     /// be lost.
     pub fsync_always: bool,
+    /// More lines of its configuration, such as those of a cluster or of TLS.
+    pub lines: &'a str,
 }
 
 impl Default for RedisOptions<'_> {
     /// Namespace `rl`, nothing kept.
     fn default() -> Self {
-        RedisOptions { namespace: "rl", appendonly: false, fsync_always: false }
+        RedisOptions { namespace: "rl", appendonly: false, fsync_always: false, lines: "" }
     }
 }
 
@@ -41,6 +43,7 @@ pub struct Redis {
     log: PathBuf,
     port: u16,
     password: String,
+    operator_password: String,
     operator: ::redis::Client,
 }
 
@@ -68,7 +71,8 @@ impl Redis {
         let fsync = if options.fsync_always { "always" } else { "everysec" };
         let text = format!(
             "bind 127.0.0.1\nport {port}\ndir {dir}\naclfile {users}\nsave \"\"\nappendonly {appendonly}\nappendfsync {fsync}\n\
-             daemonize no\n",
+             daemonize no\n{lines}\n",
+            lines = options.lines,
             dir = dir.display(),
             users = users_file.display(),
         );
@@ -76,7 +80,8 @@ impl Redis {
         let url = format!("redis://operator:{operator_password}@127.0.0.1:{port}");
         let operator = ::redis::Client::open(url).map_err(|e| Error::new("redis", e, "an address of the server"))?;
         let log = dir.join("log");
-        let mut redis = Redis { process: spawn(&config, &log)?, config, log, port, password, operator };
+        let mut redis =
+            Redis { process: spawn(&config, &log)?, config, log, port, password, operator_password, operator };
         redis.wait_ready()?;
         Ok(redis)
     }
@@ -88,6 +93,19 @@ impl Redis {
     /// The password of the user `default`, which Webdis sends.
     pub fn password(&self) -> &str {
         &self.password
+    }
+
+    /// The password of the user `operator`, for replicas and sentinels.
+    pub fn operator_password(&self) -> &str {
+        &self.operator_password
+    }
+
+    /// Has the operator say something, and gives the answer.
+    ///
+    /// # Errors
+    /// The server does not answer, or with an error.
+    pub fn say<T: ::redis::FromRedisValue>(&self, command: &[&str]) -> Result<T, Error> {
+        self.ask(command)
     }
 
     /// A new connection as `operator`, who may do everything. Each of its commands times out after 2 s.
@@ -185,6 +203,47 @@ impl Redis {
             // While it loads its file Redis answers LOADING, which is an error here.
             operator(&client).is_ok_and(|mut connection| ::redis::cmd("PING").exec(&mut connection).is_ok())
         })
+    }
+}
+
+/// A sentinel that watches one Redis, as the master `main`. It belongs to the thread that started it.
+pub struct Sentinel {
+    process: Process,
+    port: u16,
+}
+
+impl Sentinel {
+    /// Starts one that alone decides that the master is down, after a second. It asks for no password.
+    ///
+    /// # Errors
+    /// It does not start or is not ready within 15 s; with its log.
+    pub fn start(scratch: &Scratch, master: &Redis) -> Result<Sentinel, Error> {
+        on_free_port(|port| {
+            let dir = scratch.part("sentinel")?;
+            let config = dir.join("sentinel.conf");
+            let text = format!(
+                "bind 127.0.0.1\nport {port}\ndir {dir}\ndaemonize no\nsentinel monitor main 127.0.0.1 {master_port} 1\n\
+                 sentinel auth-user main operator\nsentinel auth-pass main {password}\n\
+                 sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 3000\n",
+                dir = dir.display(),
+                master_port = master.port,
+                password = master.operator_password,
+            );
+            scratch::write(&config, &text)?;
+            let mut command = Command::new("redis-server");
+            command.arg(&config).arg("--sentinel");
+            let mut sentinel = Sentinel { process: Process::spawn("sentinel", command, &dir.join("log"))?, port };
+            let client = ::redis::Client::open(format!("redis://127.0.0.1:{port}"));
+            let client = client.map_err(|e| Error::new("sentinel", e, "an address of the server"))?;
+            sentinel.process.wait_until("a sentinel that answers PING", || {
+                operator(&client).is_ok_and(|mut connection| ::redis::cmd("PING").exec(&mut connection).is_ok())
+            })?;
+            Ok(sentinel)
+        })
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{Error, scratch};
 
 pub(super) const LISTENER: &str = include_str!("../../../../envoy/listener.yaml");
 
-pub(super) fn bootstrap_text(listeners: &Path, upstream: u16, webdis: u16) -> Result<String, Error> {
+pub(super) fn bootstrap_text(listeners: &Path, upstream: u16, bridge: u16, webdis: u16) -> Result<String, Error> {
     render(
         "envoy/bootstrap.yaml",
         include_str!("../../../../envoy/bootstrap.yaml"),
@@ -15,6 +15,7 @@ pub(super) fn bootstrap_text(listeners: &Path, upstream: u16, webdis: u16) -> Re
             ("ADMIN_PORT", "0"),
             ("LISTENERS", &scratch::show(listeners)),
             ("UPSTREAM_PORT", &upstream.to_string()),
+            ("BRIDGE_PORT", &bridge.to_string()),
             ("WEBDIS_PORT", &webdis.to_string()),
         ],
     )

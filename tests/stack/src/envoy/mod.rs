@@ -36,7 +36,10 @@ pub struct EnvoyOptions<'a> {
     pub module: &'a Path,
     pub listeners: Listeners<'a>,
     pub upstream_port: u16,
+    /// Where the cluster `webdis` is.
     pub webdis_port: u16,
+    /// Where the cluster `bridge` is.
+    pub bridge_port: u16,
     /// Clusters besides those of `envoy/bootstrap.yaml`, each in JSON on one line.
     pub more_clusters: &'a [String],
     /// Environment variables, such as those that a policy names. Nothing but PATH is inherited.
@@ -51,7 +54,7 @@ pub struct EnvoyOptions<'a> {
 }
 
 impl<'a> EnvoyOptions<'a> {
-    /// Two workers, an empty environment, 1 s to drain, and listeners that have to be accepted.
+    /// Webdis and no bridge, two workers, an empty environment, 1 s to drain, and listeners that have to be accepted.
     pub fn new(module: &'a Path, policy_json: &'a str, upstream_port: u16, webdis_port: u16) -> EnvoyOptions<'a> {
         EnvoyOptions {
             concurrency: 2,
@@ -59,6 +62,7 @@ impl<'a> EnvoyOptions<'a> {
             listeners: Listeners::Policy(policy_json),
             upstream_port,
             webdis_port,
+            bridge_port: NOBODY,
             more_clusters: &[],
             env: &[],
             drain_s: 1,
@@ -67,6 +71,9 @@ impl<'a> EnvoyOptions<'a> {
         }
     }
 }
+
+/// A port that nobody serves: the discard port, which is privileged.
+pub const NOBODY: u16 = 9;
 
 /// Why new listeners are not in force.
 #[derive(Debug)]
@@ -136,7 +143,8 @@ impl Envoy {
         }
         scratch::write(&listeners_file, &fill(file, port.number(), &module, &filter_file)?)?;
         let bootstrap = dir.join("bootstrap.yaml");
-        let mut text = bootstrap_text(&listeners_file, options.upstream_port, options.webdis_port)?;
+        let mut text =
+            bootstrap_text(&listeners_file, options.upstream_port, options.bridge_port, options.webdis_port)?;
         // The file ends with its list of clusters.
         text.extend(options.more_clusters.iter().map(|cluster| format!("    - {cluster}\n")));
         scratch::write(&bootstrap, &text)?;
