@@ -72,7 +72,8 @@ fn its_page_tells_what_there_is() {
     let mut metrics: Vec<&str> =
         told.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     let mut listed = column(page, "| metric |");
-    (metrics.sort_unstable(), listed.sort_unstable());
+    metrics.sort_unstable();
+    listed.sort_unstable();
     assert_eq!(metrics, listed);
     // The example is a call, and that is its answer.
     let blocks: Vec<&str> = page.split("```\n").filter(|block| block.starts_with("weir 1")).collect();

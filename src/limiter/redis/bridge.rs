@@ -112,6 +112,7 @@ pub fn add_part(call: &mut String, script: &Script, key: &str, asked: &Acquire) 
     call.push('\n');
 }
 
+#[inline(never)]
 fn add_number(to: &mut String, number: impl itoa::Integer) {
     to.push(' ');
     to.push_str(itoa::Buffer::new().format(number));
@@ -128,8 +129,9 @@ pub fn decode(end: HttpEnd, asked: &Acquire) -> Result<Acquired, Failure> {
         HttpEnd::NoAnswer => return Err(Failure::Reset),
         HttpEnd::NotStarted(failure) => return Err(failure),
     };
-    let answer = answers(body).and_then(|answers| <[Answer; 1]>::try_from(answers).ok());
-    match answer.map(|[answer]| answer) {
+    // A list of one would be 3 kB of module.
+    let line = from_utf8(body).ok().and_then(|body| body.strip_prefix(VERSION)?.strip_prefix('\n')?.strip_suffix('\n'));
+    match line.and_then(answer) {
         Some(Answer { number: None, result: Err(failure) }) => Err(failure),
         // Something else than the bridge: its words are no reply of ours.
         _ if status != 200 => Err(Failure::Status),
@@ -166,6 +168,7 @@ pub fn answers(body: &[u8]) -> Option<Vec<Answer>> {
     lines.map(answer).collect()
 }
 
+#[inline(never)]
 fn answer(line: &str) -> Option<Answer> {
     let mut words = line.split(' ');
     let (number, kind) = (words.next()?, words.next()?);
@@ -294,17 +297,19 @@ fn lines(body: &[u8]) -> Result<impl Iterator<Item = &str> + Clone, NoCall> {
     Ok(text.split('\n'))
 }
 
+#[inline(never)] // The module is to be small: likewise above.
 fn unsigned(word: &str) -> Option<u64> {
-    digits(word).then(|| word.parse().ok()).flatten()
+    let is_one_spelling = word == "0" || !word.starts_with('0');
+    let add = |number: u64, byte: u8| {
+        let digit = byte.is_ascii_digit().then_some(byte & 0x0f)?;
+        number.checked_mul(10)?.checked_add(digit.into())
+    };
+    if word.is_empty() || !is_one_spelling { None } else { word.bytes().try_fold(0, add) }
 }
 
 fn signed(word: &str) -> Option<i64> {
-    let rest = word.strip_prefix('-').unwrap_or(word);
-    (digits(rest) && word != "-0").then(|| word.parse().ok()).flatten()
-}
-
-/// Whether a word is digits, without a zero in front.
-fn digits(word: &str) -> bool {
-    let first = word.as_bytes().first();
-    word.bytes().all(|byte| byte.is_ascii_digit()) && (first != Some(&b'0') || word == "0") && first.is_some()
+    match word.strip_prefix('-') {
+        None => unsigned(word)?.try_into().ok(),
+        Some(digits) => 0_i64.checked_sub_unsigned(unsigned(digits)?).filter(|number| *number < 0),
+    }
 }
