@@ -221,11 +221,11 @@ impl Lease {
 
     /// How long nothing may be spent of it until it goes back; None where it stays until it ends. Giving small leases
     /// back would cost two calls for each request of a tenant that comes seldom.
-    pub fn goes_back_after(&self, limit: Limit, root_is_low: bool) -> Option<Ms> {
+    pub fn goes_back_after(&self, limit: Limit, terms: Terms, root_is_low: bool) -> Option<Ms> {
         if root_is_low {
             return Some(limit.pace());
         }
-        (self.size > limit.small_lease()).then_some(IDLE)
+        if self.size > limit.small_lease() { Some(IDLE) } else { limit.small_lease_stays(terms.life) }
     }
 
     /// Tokens spent in a thousand seconds: as measured, or as it looks now, where that is more.

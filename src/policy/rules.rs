@@ -1,11 +1,11 @@
 //! The rules of a policy: whose requests are limited, and how.
 
-use super::language::{ALGORITHMS, IDEMPOTENCY, MISSING, ON_ERROR, RULE};
+use super::language::{IDEMPOTENCY, MISSING, ON_ERROR, RULE};
 use super::problem::{Found, Path};
 use super::read::{Fields, Reader};
 use super::tenants::{Keys, OfTenants, overrides, tier, without_tier};
 use super::tree::Tree;
-use super::{Classes, Idempotency, Missing, Mode, OnError, Rule, Tier, limits, mode, open, routing, sources};
+use super::{Classes, Idempotency, Missing, Mode, OnError, Rule, Tier, counting, limits, mode, open, routing, sources};
 use crate::tenant::HashKey;
 
 /// What the rules of a policy have in common.
@@ -66,12 +66,12 @@ fn rule(
 ) -> Option<Rule> {
     let fields = reader.object(path, tree, &RULE)?;
     let name = name(reader, &fields, names);
-    reader.choice(&fields, "algorithm", ALGORITHMS);
+    let counting = counting::of_rule(reader, &fields);
     let mode = mode::read(reader, &fields);
     let sources = sources::read(reader, &fields, setting);
     let keys = Keys { sources: sources.as_deref(), hash_key: common.hash_key.clone() };
     let missing = missing(reader, &fields, &keys);
-    let limits = limits::Setting { rule: name.as_deref().unwrap_or_default(), classes: common.classes, mode };
+    let limits = limits::Setting { rule: name.as_deref().unwrap_or_default(), classes: common.classes, mode, counting };
     let (mut tiers, of_tenants) = tiers(reader, &fields, limits, &keys, setting);
     let is_local = mode == Some(Mode::Local);
     let routing = routing::read(reader, &fields, &common.limiters, tiers.as_deref(), &keys, is_local);

@@ -20,7 +20,7 @@ fn asked(limit: Limit) -> Acquire {
 
 /// What a bucket gives that lends nothing.
 fn granted(level: i64, granted: &[u64]) -> Acquired {
-    Acquired { level, lent: Lent::default(), granted: granted.to_vec() }
+    Acquired { level, lent: Lent::default(), granted: granted.to_vec(), window_left: Ms(0) }
 }
 
 #[wasm_bindgen_test(unsupported = test)]

@@ -115,7 +115,7 @@ impl Plan {
                 };
                 return ControlFlow::Break(Taken::Granted {
                     limit: ask.limit,
-                    standing: entry.seen(ask, now).standing(ask.limit),
+                    standing: entry.seen(ask, now).standing(ask.limit, now),
                     receipt: Receipt::Lease(entry.lease.moment()),
                     due,
                 });
@@ -140,6 +140,7 @@ impl Plan {
             if entry.known.is_none() && !ask.shadow {
                 return None;
             }
+            entry.forget_past_debts(ask, now);
             let known = entry.known.get_or_insert(Used::nothing(now));
             let share = known.take(ask.limit, now, ask.cost);
             if let Share::Granted(_) = share {

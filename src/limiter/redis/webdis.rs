@@ -90,7 +90,7 @@ pub fn encode(script: &Script, by: By, key: &str, asked: &Acquire) -> HttpCall {
     part(name.as_bytes());
     part(b"1");
     part(key.as_bytes());
-    asked.arguments().for_each(|number| part(number.to_string().as_bytes()));
+    asked.arguments(key).for_each(|number| part(number.to_string().as_bytes()));
     HttpCall { path: "/", content_type: "application/x-www-form-urlencoded", body }
 }
 
