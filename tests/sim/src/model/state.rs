@@ -251,6 +251,8 @@ impl State {
         let carry = if alive { proxy.tokens } else { 0 };
         let runs = if waiting > 0 { vec![Run { cost: 1, count: waiting }] } else { Vec::new() };
         let acquire = Acquire {
+            algorithm: case.algorithm,
+            offset_ms: 0,
             requests: limit.requests,
             period_ms: limit.period_ms,
             burst: limit.burst,
