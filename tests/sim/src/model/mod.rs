@@ -69,6 +69,24 @@ pub fn cases() -> Vec<Case> {
         case("model: 2 proxies, burst 4", 2, limit(2, 4), Budget { calls: 4, ..budget }),
         case("model: 3 proxies, burst 2", 3, limit(1, 2), Budget { calls: 4, ..budget }),
         Case {
+            algorithm: Algorithm::FixedWindow,
+            ..case("model: a window, 2 proxies, 2 requests", 2, limit(2, 2), Budget { pass: 3, ..budget })
+        },
+        Case {
+            algorithm: Algorithm::FixedWindow,
+            ..case(
+                "model: a window, 2 proxies, 3 requests, a clock that goes back",
+                2,
+                limit(3, 3),
+                Budget { calls: 4, back: 1, pass: 3, ..budget },
+            )
+        },
+        Case {
+            algorithm: Algorithm::FixedWindow,
+            changed: Some(limit(1, 1)),
+            ..case("model: a window, lowered from 4 to 1", 2, limit(4, 4), Budget { calls: 4, pass: 3, ..budget })
+        },
+        Case {
             changed: Some(limit(1, 1)),
             ..case(
                 "model: 2 proxies, burst lowered from 4 to 1",
