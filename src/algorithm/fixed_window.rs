@@ -6,9 +6,10 @@
 //! request that it counts.
 
 use super::{
-    Acquired, Algorithm, EXACT_IN_A_DOUBLE, Impossible, Limit, ModeName, NoLimit, Script, Standing, Unfit, Used,
+    Acquired, Algorithm, AlgorithmName, EXACT_IN_A_DOUBLE, Impossible, Limit, ModeName, NoLimit, Script, Standing,
+    Unfit, Used,
 };
-use super::{CLOCKS_DIFFER, LENDABLE, LENT_FREELY_FROM, SHORTEST_PACE, signed};
+use super::{CLOCKS_DIFFER, LENDABLE, LENT_FREELY_FROM, SHORTEST_PACE, hash_of, signed};
 use crate::clock::Ms;
 
 /// Closes the lease of the caller at a fixed window, grants the costs of those who wait, and lends more.
@@ -37,9 +38,8 @@ impl FixedWindow {
         Ok(FixedWindow { requests, period, spread })
     }
 
-    /// How long after multiples of the period windows begin at this key.
-    pub fn offset(&self, key: &str) -> Ms {
-        let hash = if self.spread { super::hash_of(key) } else { 0 };
+    fn offset(&self, key: &str) -> Ms {
+        let hash = if self.spread { hash_of(key) } else { 0 };
         Ms(hash.checked_rem(self.period.0).unwrap_or_default())
     }
 
@@ -50,6 +50,10 @@ impl FixedWindow {
 }
 
 impl Algorithm for FixedWindow {
+    fn name(&self) -> AlgorithmName {
+        AlgorithmName::FixedWindow
+    }
+
     fn requests(&self) -> u64 {
         self.requests
     }
@@ -79,6 +83,10 @@ impl Algorithm for FixedWindow {
         let all = requests.saturating_mul(proxies);
         let periods = all.div_ceil(self.requests.max(1)).max(1);
         Limit::FixedWindow(FixedWindow { requests, period: self.period.times(periods), ..*self })
+    }
+
+    fn window_offset(&self, key: &str) -> Option<Ms> {
+        Some(self.offset(key))
     }
 
     fn units_of_a_token(&self) -> u64 {

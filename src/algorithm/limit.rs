@@ -83,6 +83,16 @@ impl Limit {
         self.by(|algorithm| algorithm.share(proxies, largest_cost))
     }
 
+    /// The algorithm that counts it.
+    pub fn algorithm(self) -> AlgorithmName {
+        self.by(|algorithm| algorithm.name())
+    }
+
+    /// How long after multiples of the period windows begin at a key; None where there are none.
+    pub fn window_offset(self, key: &str) -> Option<Ms> {
+        self.by(|algorithm| algorithm.window_offset(key))
+    }
+
     /// Tokens that come back per period.
     pub fn requests(self) -> u64 {
         self.by(|algorithm| algorithm.requests())

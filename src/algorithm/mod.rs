@@ -47,6 +47,9 @@ const LENT_FREELY_FROM: u64 = 64;
 trait Algorithm {
     // Numbers that are told, in policies, keys and headers.
 
+    /// Its name.
+    fn name(&self) -> AlgorithmName;
+
     /// Tokens that come back per period.
     fn requests(&self) -> u64;
 
@@ -64,6 +67,9 @@ trait Algorithm {
 
     /// The share of one of so many proxies: see [`Limit::share`].
     fn share(&self, proxies: u64, largest_cost: u64) -> Limit;
+
+    /// How long after multiples of the period windows begin at a key; None where there are none.
+    fn window_offset(&self, key: &str) -> Option<Ms>;
 
     // The local step.
 
@@ -134,7 +140,7 @@ trait Algorithm {
 }
 
 /// A number that a key has in every proxy.
-pub fn hash_of(key: &str) -> u64 {
+fn hash_of(key: &str) -> u64 {
     let mut hasher = SipHasher13::new();
     hasher.write(key.as_bytes());
     hasher.finish()

@@ -4,7 +4,8 @@
 //! nothing is ever rounded. The bucket itself lives in Redis (`lua/token_bucket.lua`).
 
 use super::{
-    Acquired, Algorithm, EXACT_IN_A_DOUBLE, Impossible, Limit, ModeName, NoLimit, Script, Standing, Unfit, Used,
+    Acquired, Algorithm, AlgorithmName, EXACT_IN_A_DOUBLE, Impossible, Limit, ModeName, NoLimit, Script, Standing,
+    Unfit, Used,
 };
 use super::{CLOCKS_DIFFER, LENDABLE, LENT_FREELY_FROM, SHORTEST_PACE, signed};
 use crate::clock::Ms;
@@ -51,6 +52,10 @@ impl TokenBucket {
 }
 
 impl Algorithm for TokenBucket {
+    fn name(&self) -> AlgorithmName {
+        AlgorithmName::TokenBucket
+    }
+
     fn requests(&self) -> u64 {
         self.requests
     }
@@ -78,6 +83,10 @@ impl Algorithm for TokenBucket {
     fn share(&self, proxies: u64, largest_cost: u64) -> Limit {
         let burst = self.burst.checked_div(proxies).unwrap_or(self.burst).max(1).max(largest_cost);
         Limit::TokenBucket(TokenBucket { burst, period: self.period.times(proxies), ..*self })
+    }
+
+    fn window_offset(&self, _key: &str) -> Option<Ms> {
+        None
     }
 
     fn units_of_a_token(&self) -> u64 {

@@ -129,6 +129,8 @@ pub struct BucketSeen {
     pub limit: Limit,
     /// The share of one proxy, where that may decide.
     pub own: Option<Limit>,
+    /// How long after multiples of the period its windows begin, where the limiter has it and they are spread.
+    pub offset: Option<Ms>,
 }
 
 /// What the failure of the limiter means for a request.
@@ -243,12 +245,15 @@ impl Asking<'_> {
         let limiters = &self.policy.limiters;
         let limiter = limiters.get(ask.bucket.limiter);
         let is_one_of_several = limiters.iter().count() > 1 && ask.mode != Mode::Local;
+        let key = transport_of(limiter).name_of(self.policy, &ask.bucket);
+        let offset = ask.limit.window_offset(&key).filter(|offset| *offset > Ms(0) && ask.mode != Mode::Local);
         BucketSeen {
-            key: self.masked(&transport_of(limiter).name_of(self.policy, &ask.bucket)),
+            key: self.masked(&key),
             limiter: is_one_of_several.then(|| limiter.name.clone()),
             is_local: ask.mode == Mode::Local,
             limit: ask.limit,
             own,
+            offset,
         }
     }
 

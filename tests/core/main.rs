@@ -33,4 +33,5 @@ mod tops;
 mod tries;
 mod waits;
 mod webdis;
+mod windows;
 mod wire;

@@ -170,6 +170,7 @@ const HUNTS: &[&[&str]] = &[
     &["model", "CALLS=2"],
     &["model", "CALLS=3", "CASE=back and forth"],
     &["explore", "DEPTH=6", "CASE=lease: 2 proxies, no losses"],
+    &["model", "CALLS=3", "CASE=whose clock"],
     // Where a late reply meets a clock between its end and the next tick: rare.
     &["SEEDS=100", "FROM=24900"],
     &["SEEDS=30000", "FROM=1500"],

@@ -181,8 +181,8 @@ impl State {
             }
         }
         if self.promise.window.is_some() {
-            let end = (self.now / self.limit.period_ms + 1) * self.limit.period_ms;
-            moments.extend([end - 1, end]);
+            let left = self.limit.period_ms - clock % self.limit.period_ms;
+            moments.extend([self.now + left - 1, self.now + left]);
         }
         moments.extend(self.proxies.iter().filter_map(|proxy| Some(proxy.call.as_ref()?.sent + TIMEOUT)));
         moments.retain(|moment| *moment > self.now);
