@@ -12,6 +12,7 @@
 -- What is lent counts as used while it is out, also where a window begins meanwhile: then that much is used at first.
 -- No lease outlives its window, so that happens only where the clock was set back. What a lease has spent is booked when
 -- it is closed, by giving back the rest; the rest of one that is not closed stays used, for nobody knows whether it is.
+-- used >= lent, always.
 
 local requests, period_ms, offset = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 
@@ -20,8 +21,10 @@ local function since_begin(moment)
   return math.fmod(moment + period_ms - offset, period_ms)
 end
 
--- A slot ends with its window, and takes leases until then.
-local function lives_of() return period_ms end
+-- Where the clock was set back, each slot keeps the time that it had left, and so gets another end: its leases are no
+-- longer found when they are reported. Else what is carried on would be counted until a border that now comes early,
+-- while whoever waits for that reply still spends it.
+local function lives_of() return 0 end
 
 local used, now, slots, lent = 0, clock, {}, 0
 if value then
@@ -33,14 +36,19 @@ if value then
   end
   if not slots then return {number, 'WEIR the key holds no fixed window'} end
   now = time_since(last, slots, lives_of)
-  -- Where the clock was set back, no window begins: it is that of now, with what was used in the one before. Else what
-  -- is lent in slots that have not ended is out.
-  if now - since_begin(now) > last then used = 0 end
+  -- Where the clock was set back, no window begins: it is that of now, with what was used in the one before. Where one
+  -- begins, what was lent beyond the border is used, also in slots that have ended since.
+  local begin = now - since_begin(now)
+  if begin > last then
+    used = 0
+    for _, slot in ipairs(slots) do
+      if slot.ends > begin then used = used + slot.tokens end
+    end
+  end
 end
 
 local taken
 slots, taken, lent = close_lease(slots, now, id, size)
-used = math.max(used, lent + taken)
 local left = period_ms - since_begin(now)
 
 -- Only what was taken off is carried on, and what is not wanted any more goes back.
@@ -78,9 +86,12 @@ if size > 0 then
   valid_ms = math.min(valid_ms, left)
 end
 
-local newest = now + left
-for _, slot in ipairs(slots) do newest = math.max(newest, slot.ends) end
-write(struct.pack('<dd', requests - level, now), slots, now, newest - now)
+-- Until the window is over, and those in which a lease may still be spent.
+local over = now + left
+for _, slot in ipairs(slots) do
+  over = math.max(over, slot.ends + math.fmod(period_ms - since_begin(slot.ends), period_ms))
+end
+write(struct.pack('<dd', requests - level, now), slots, now, over - now)
 reply[2], reply[3], reply[4], reply[5] = level, left, ends, valid_ms
 reply[6], reply[7], reply[8] = kept, extra, limited
 return reply

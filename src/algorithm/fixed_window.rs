@@ -5,6 +5,7 @@
 //! its own clock: the limiter tells how much of it is left. The proxy's own windows follow each other from the first
 //! request that it counts.
 
+use super::script::PRELUDE;
 use super::{
     Acquired, Algorithm, AlgorithmName, EXACT_IN_A_DOUBLE, Impossible, Limit, ModeName, NoLimit, Script, Standing,
     Unfit, Used,
@@ -14,8 +15,9 @@ use crate::clock::Ms;
 
 /// Closes the lease of the caller at a fixed window, grants the costs of those who wait, and lends more.
 pub const FIXED_WINDOW: Script = Script {
-    text: concat!(include_str!("../../lua/prelude.lua"), include_str!("../../lua/fixed_window.lua")),
-    sha: "f081805314be7d77f028b35e30dafc04c4fe830f",
+    prelude: PRELUDE,
+    own: include_str!("../../lua/fixed_window.lua"),
+    sha: "3b7439e786882fb1a24dc031321d719bf6a2656f",
     format: "w1",
 };
 

@@ -3,6 +3,7 @@
 //! Units are 1/period_ms of a token: each millisecond brings back `requests` units, and a token is `period_ms` units, so
 //! nothing is ever rounded. The bucket itself lives in Redis (`lua/token_bucket.lua`).
 
+use super::script::PRELUDE;
 use super::{
     Acquired, Algorithm, AlgorithmName, EXACT_IN_A_DOUBLE, Impossible, Limit, ModeName, NoLimit, Script, Standing,
     Unfit, Used,
@@ -12,7 +13,8 @@ use crate::clock::Ms;
 
 /// Closes the lease of the caller at a token bucket, grants the costs of those who wait, and lends more.
 pub const TOKEN_BUCKET: Script = Script {
-    text: concat!(include_str!("../../lua/prelude.lua"), include_str!("../../lua/token_bucket.lua")),
+    prelude: PRELUDE,
+    own: include_str!("../../lua/token_bucket.lua"),
     sha: "ae1d2c722fd39f24717f0fd93adc9142df96b22c",
     format: "t3",
 };

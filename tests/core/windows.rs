@@ -288,6 +288,6 @@ fn what_is_spent_first_is_owed_in_its_window_alone() {
 
 #[wasm_bindgen_test(unsupported = test)]
 fn the_script_is_the_prelude_and_its_own() {
-    assert!(FIXED_WINDOW.text.starts_with("-- The prelude of every script"));
-    assert!(FIXED_WINDOW.text.contains("-- The fixed window: behind the prelude"));
+    assert!(FIXED_WINDOW.text().starts_with("-- The prelude of every script"));
+    assert!(FIXED_WINDOW.text().contains("-- The fixed window: behind the prelude"));
 }

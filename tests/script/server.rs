@@ -55,12 +55,12 @@ pub struct Script(pub String);
 impl Script {
     /// The file as it is.
     pub fn plain(connection: &mut Connection) -> Script {
-        Script::load(connection, algorithm::TOKEN_BUCKET.text)
+        Script::load(connection, &algorithm::TOKEN_BUCKET.text())
     }
 
     /// The file with a clock that each call sets.
     pub fn clocked(connection: &mut Connection) -> Script {
-        Script::clocked_text(connection, algorithm::TOKEN_BUCKET.text)
+        Script::clocked_text(connection, &algorithm::TOKEN_BUCKET.text())
     }
 
     /// Any script with a clock that each call sets.

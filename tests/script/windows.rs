@@ -337,7 +337,7 @@ fn random_histories_of_windows_are_equal_to_the_oracle_and_no_window_admits_more
     let seed = seed();
     let redis = Redis::start();
     let mut connection = redis.connect();
-    let script = Script::clocked_text(&mut connection, FIXED_WINDOW.text);
+    let script = Script::clocked_text(&mut connection, &FIXED_WINDOW.text());
     let mut met = Met::default();
     let mut last_steps = Vec::new();
     for number in 0..600 {
@@ -389,7 +389,7 @@ fn replay(connection: &mut Connection, script: &Script, key: &str, steps: &[Step
 fn after_a_denial_every_moment_of_the_window_is_denied_and_the_next_window_grants() {
     let redis = Redis::start();
     let mut connection = redis.connect();
-    let script = Script::clocked_text(&mut connection, FIXED_WINDOW.text);
+    let script = Script::clocked_text(&mut connection, &FIXED_WINDOW.text());
     let seed = seed();
     for number in 0..300 {
         let random = &mut Random::new(seed, number);
@@ -418,7 +418,7 @@ fn after_a_denial_every_moment_of_the_window_is_denied_and_the_next_window_grant
 fn a_value_that_is_no_window_is_told_and_stays_and_the_sha_is_pinned() {
     let redis = Redis::start();
     let mut connection = redis.connect();
-    let script = Script::load(&mut connection, FIXED_WINDOW.text);
+    let script = Script::load(&mut connection, &FIXED_WINDOW.text());
     assert_eq!(FIXED_WINDOW.sha, script.0, "pin the script's new name in src/algorithm/fixed_window.rs");
     let limit = Limit { requests: 10, period_ms: 60_000, offset_ms: 0, lend: 5 };
     let doubles = |used: f64, time: f64| [used.to_le_bytes(), time.to_le_bytes()].concat();

@@ -301,7 +301,8 @@ impl Acquire {
     /// How long a slot of this kind takes leases, and then lives on at least.
     fn life_of(&self, kind: Kind) -> u64 {
         match kind {
-            _ if self.algorithm == Algorithm::FixedWindow => self.period_ms,
+            // Where the clock was set back, each lease keeps the time that it had left.
+            _ if self.algorithm == Algorithm::FixedWindow => 0,
             Kind::Long => self.life_ms,
             Kind::Short => self.short_life_ms(),
         }

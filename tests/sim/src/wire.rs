@@ -28,7 +28,7 @@ impl Sent {
             _ => return None,
         };
         let (script, keys) = (unescaped(parts.next()?)?, parts.next()?);
-        let is_window = script == FIXED_WINDOW.sha || script == FIXED_WINDOW.text;
+        let is_window = script == FIXED_WINDOW.sha || script.ends_with(FIXED_WINDOW.own);
         let algorithm = if is_window { Algorithm::FixedWindow } else { Algorithm::TokenBucket };
         let key = unescaped(parts.next()?)?;
         let numbers: Option<Vec<u64>> = parts.map(|part| part.parse().ok()).collect();

@@ -77,7 +77,7 @@ pub fn cases() -> Vec<Case> {
             ..case(
                 "model: a window, 2 proxies, whose clock goes back",
                 2,
-                limit(2, 2),
+                Limit { period_ms: 2000, ..limit(2, 2) },
                 Budget { calls: 3, lost: 0, back: 1, pass: 2, ..budget },
             )
         },

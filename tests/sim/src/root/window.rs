@@ -2,7 +2,7 @@
 //!
 //! Its safety rules are those of leases, but for the refill, in whose place windows begin:
 //! W1: a window begins where the key's time passes a border, never by a clock that was set back.
-//! W2: where it begins, what is lent and not back is used.
+//! W2: where it begins, what was lent beyond the border and is not back is used, also where that lease has ended since.
 //! W3: no lease is told to live longer than what is left of its window.
 
 use super::{Acquire, EXACT, Kind, Reply, Root};
@@ -15,13 +15,12 @@ impl Root {
         // W1.
         let begins = call.window_begin(now) > before;
         if begins {
-            self.used = 0;
+            // W2.
+            let out = self.lent_beyond(call.window_begin(now));
+            self.used = call.units(out);
         }
         self.roll(now);
         let taken = self.take_off(call);
-        // W2.
-        let out = call.units(self.lent() + taken);
-        self.used = self.used.max(out);
         // Rule 2: only what was taken off is carried on or given back.
         let carry = call.carry.min(taken);
         let kept = carry.min(call.want);
@@ -48,8 +47,9 @@ impl Root {
 
         self.slots.retain(|slot| slot.tokens > 0);
         self.time = now;
-        let newest = self.slots.iter().map(|slot| slot.end).max().unwrap_or(0);
-        self.expires_at = Some(newest.max(now + left) + 1000);
+        // Rule 10: until every window is over in which a lease may be spent, and a second.
+        let last = self.slots.iter().map(|slot| slot.end - 1).max().unwrap_or(now).max(now);
+        self.expires_at = Some(call.window_begin(last) + call.period_ms + 1000);
         Reply {
             number: call.number,
             level: self.level(call).try_into().expect("levels are below 2^53"),
@@ -61,6 +61,10 @@ impl Root {
             limited,
             granted,
         }
+    }
+
+    fn lent_beyond(&self, border: u64) -> u64 {
+        self.slots.iter().filter(|slot| slot.end > border).map(|slot| slot.tokens).sum()
     }
 
     /// New tokens for the caller's lease, and whether they are fewer than wanted because the window is scarce.
