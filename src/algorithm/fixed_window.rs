@@ -95,6 +95,10 @@ impl Algorithm for FixedWindow {
         1
     }
 
+    fn full(&self) -> u64 {
+        self.requests
+    }
+
     /// The whole of its window.
     fn is_told_by(&self, used: Used, now: Ms) -> bool {
         used.at - self.period <= now

@@ -76,6 +76,9 @@ trait Algorithm {
     /// Units in a token, at least 1.
     fn units_of_a_token(&self) -> u64;
 
+    /// Units in a full bucket.
+    fn full(&self) -> u64;
+
     /// Whether it tells how the bucket stood at some moment; else it was noted later, or by a clock that has been set.
     fn is_told_by(&self, used: Used, now: Ms) -> bool;
 

@@ -43,7 +43,7 @@ impl TokenBucket {
 
     /// Units in a full bucket.
     fn capacity(&self) -> i64 {
-        signed(self.units(self.burst))
+        signed(self.full())
     }
 
     fn time_between(&self, level: i64, wanted: i64) -> Ms {
@@ -93,6 +93,10 @@ impl Algorithm for TokenBucket {
 
     fn units_of_a_token(&self) -> u64 {
         self.period.0
+    }
+
+    fn full(&self) -> u64 {
+        self.units(self.burst)
     }
 
     /// Of one moment.

@@ -1,7 +1,7 @@
 //! How much of a bucket is used, and what that gives a request. A proxy keeps its own buckets so, and what it knows of the
 //! limiter's.
 
-use super::{Limit, signed};
+use super::{Algorithm, Limit, signed};
 use crate::clock::Ms;
 
 /// What one request gets from its bucket.
@@ -97,12 +97,25 @@ impl Used {
         }
     }
 
+    /// Whether such a cost, at least 1, is in the bucket as it is.
+    pub fn has(self, limit: Limit, cost: u64) -> bool {
+        limit.by(|algorithm| self.level_by(algorithm) >= signed(cost.saturating_mul(algorithm.units_of_a_token())))
+    }
+
+    /// What is left, asked where the algorithm is known already.
+    #[inline(always)]
+    fn level_by(self, algorithm: &dyn Algorithm) -> i64 {
+        signed(algorithm.full()).saturating_sub_unsigned(self.units)
+    }
+
     /// How it stands.
     pub fn standing(self, limit: Limit, now: Ms) -> Standing {
-        let whole = u64::try_from(self.level(limit)).unwrap_or_default();
-        limit.by(|algorithm| Standing {
-            remaining: whole.checked_div(algorithm.units_of_a_token()).unwrap_or_default(),
-            reset: algorithm.reset(self, now),
+        limit.by(|algorithm| {
+            let whole = u64::try_from(self.level_by(algorithm)).unwrap_or_default();
+            Standing {
+                remaining: whole.checked_div(algorithm.units_of_a_token()).unwrap_or_default(),
+                reset: algorithm.reset(self, now),
+            }
         })
     }
 
@@ -165,5 +178,5 @@ pub(super) fn units(limit: Limit, tokens: u64) -> u64 {
 
 /// Units in a full bucket.
 pub(super) fn capacity(limit: Limit) -> i64 {
-    signed(units(limit, limit.burst()))
+    signed(limit.by(|algorithm| algorithm.full()))
 }

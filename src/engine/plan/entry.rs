@@ -22,8 +22,8 @@ impl Entry {
     /// Whether a request may have its cost of what is at hand, should that be enough. What was lent to another tier, or
     /// under a limit that has been lowered, is no way round the request's own limit: there has to be so much in its bucket
     /// as its own limit sees it. Where nothing is known the lease alone tells.
-    pub(super) fn may_spend(&self, ask: &Ask, now: Ms) -> bool {
-        self.known(ask, now).is_none() || self.seen(ask, now).standing(ask.limit, now).remaining >= ask.cost
+    pub(super) fn may_spend(&self, known: Option<Used>, ask: &Ask, now: Ms) -> bool {
+        known.is_none_or(|known| self.with_lease(known, ask, now).has(ask.limit, ask.cost))
     }
 
     /// How long the limiter is not asked for such a cost; None where it may be asked. What it has denied under another limit
@@ -34,7 +34,7 @@ impl Entry {
             // So is what was denied.
             return None;
         }
-        let has_it = |known: Used| known.standing(ask.limit, now).remaining >= cost;
+        let has_it = |known: Used| known.has(ask.limit, cost);
         let is_news = self.epoch != ask.epoch() && self.known(ask, now).is_none_or(has_it);
         (!is_news).then_some(wait)
     }
@@ -73,18 +73,22 @@ impl Entry {
     pub(super) fn known(&self, ask: &Ask, now: Ms) -> Option<Used> {
         let known = self.known.filter(|known| known.is_told_by(ask.limit, now))?;
         let lent_until = self.lease.expires.max(known.at).min(now);
-        Some(known.refilled_down_to(ask.limit, lent_until, self.lease.size).refilled(ask.limit, now))
+        let then = known.refilled_down_to(ask.limit, lent_until, self.lease.size);
+        Some(if lent_until == now { then } else { then.refilled(ask.limit, now) })
     }
 
     /// The bucket as this proxy sees it: what the limiter has, as far as is known, and what it has lent.
-    pub(super) fn seen(&self, ask: &Ask, now: Ms) -> Used {
-        let root = self.known(ask, now).unwrap_or(Used::all(ask.limit, now));
+    pub(super) fn seen(&self, known: Option<Used>, ask: &Ask, now: Ms) -> Used {
+        self.with_lease(known.unwrap_or_else(|| Used::all(ask.limit, now)), ask, now)
+    }
+
+    fn with_lease(&self, root: Used, ask: &Ask, now: Ms) -> Used {
         root.plus(ask.limit, self.lease.at_hand(now))
     }
 
     /// Whether the limiter may have this cost only together with what is at hand.
     pub(super) fn is_short_of(&self, ask: &Ask, cost: u64, now: Ms) -> bool {
-        let has_it = |known: Used| known.standing(ask.limit, now).remaining >= cost;
+        let has_it = |known: Used| known.has(ask.limit, cost);
         self.lease.at_hand(now) > 0 && !self.known(ask, now).is_some_and(has_it)
     }
 
@@ -92,7 +96,7 @@ impl Entry {
     pub(super) fn refusal(&self, ask: &Ask, now: Ms) -> Option<Share> {
         if let Mode::Lease(_) = ask.mode {
             let wait = self.quiet_for(ask, ask.cost, now)?;
-            let share = self.seen(ask, now).refuse(ask.limit, ask.cost, wait, now);
+            let share = self.seen(self.known(ask, now), ask, now).refuse(ask.limit, ask.cost, wait, now);
             return Some(self.wait_for_lease(ask, share, wait, now));
         }
         if self.holds_up(ask, now) {
