@@ -118,7 +118,8 @@ fn a_window_keeps_its_promise_where_its_clock_goes_back() {
 
 #[test]
 fn the_promise_of_a_window_is_kept_between_two_borders() {
-    let mut promise = Promise { window: Some(300), ..Promise::new(LIMIT, 10_000) };
+    let mut promise = Promise::new(LIMIT, 10_000);
+    promise.window = Some(300);
     assert_eq!(promise.admit(3, 10_000), Ok(()));
     assert_eq!(promise.clone().admit(1, 10_299), Err(1000));
     assert_eq!(promise.admit(3, 10_300), Ok(()));
