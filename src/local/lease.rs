@@ -2,7 +2,7 @@
 //!
 //! All workers of a proxy share one lease a bucket, and one call about it is out at a time. Whatever happens, an unspent
 //! token here is one that the limiter still counts as lent: that is what keeps the limit exact. The limiter's side is
-//! `lua/token_bucket.lua`; why each step is as it is stands in the README under "How leases work".
+//! in the scripts of `lua/`; why each step is as it is stands in the README under "How leases work".
 
 use crate::algorithm::{Lent, Limit, Offer, Terms, Used};
 use crate::clock::Ms;
