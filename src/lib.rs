@@ -15,7 +15,7 @@
 //! rooms: clock, random, percent, hostname, tenant, path, trie, algorithm, policy, bucket, request, limiter, telemetry, rules,
 //! response, local, engine, explain, host
 //!
-//! What comes next has its place: an algorithm is a file in [`algorithm`] and an arm in `Limit::algorithm`; a transport is
+//! What comes next has its place: an algorithm is a file in [`algorithm`] and an arm in `Limit::by`; a transport is
 //! a file in [`limiter`] and an arm in `transport_of`; a host is a folder in `host` that implements its trait `Host`; a word
 //! of the policy is declared in `policy/language`.
 //!

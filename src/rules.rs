@@ -192,7 +192,7 @@ impl<'p> Applied<'_, 'p> {
                 repeat: repeat.clone().map(|mut repeat| {
                     // Each bucket is charged for itself, so each remembers for itself.
                     if number > 0 {
-                        repeat.key.insert_str(0, &format!("{} ", limit.period().0));
+                        repeat.key.insert_str(0, &format!("{} {} ", limit.period().0, kind.format));
                     }
                     repeat
                 }),

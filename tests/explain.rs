@@ -8,7 +8,7 @@ use weir::explain::{
     LimiterSeen, Note, OnFailure, PathSeen, RepeatSeen, RuleResult, RuleSeen, SourceSeen, Subject, TierBecause,
     TierSeen, Undescribed, When,
 };
-use weir::policy::{Limit, Mode, Origin};
+use weir::policy::{AlgorithmName, Limit, Mode, Origin};
 
 const POLICY: &str = r#"{
     "version": 1, "proxies": 2, "hash_secret_env": "HASH_KEY",
@@ -54,7 +54,7 @@ fn sent(headers: &[(&'static str, &str)]) -> Vec<(&'static str, HeaderSeen)> {
 /// A refusal because one bucket of `per-user` is empty.
 fn refused(per: u64, limit: &str, retry_after: &str, reset: &str) -> AnswerSeen {
     AnswerSeen {
-        when: When::Empty { rule: "per-user".to_owned(), per: Some(Ms(per)) },
+        when: When::Empty { rule: "per-user".to_owned(), per: Some(Ms(per)), algorithm: AlgorithmName::TokenBucket },
         status: Some(429),
         headers: sent(&[
             ("content-type", "application/json"),
@@ -76,6 +76,7 @@ fn a_request_is_explained_by_its_class_each_rule_and_each_state_of_its_buckets()
         is_local: false,
         limit,
         own: Some(own),
+        offset: None,
     };
     let per_user = RuleSeen {
         index: 0,

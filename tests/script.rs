@@ -22,6 +22,8 @@ mod limits;
 mod met;
 #[path = "script/server.rs"]
 mod server;
+#[path = "script/windows.rs"]
+mod windows;
 
 use std::{env, iter};
 

@@ -1,6 +1,7 @@
 //! A call: what a proxy asks of a bucket, and what the bucket answers. All algorithms are asked and answer alike.
 
-use super::{Limit, Share, Terms, Used};
+use super::used::{capacity, units};
+use super::{Limit, Share, Terms, Used, signed};
 use crate::clock::Ms;
 
 /// Requests in a row that cost the same.
@@ -66,12 +67,14 @@ pub struct Acquired {
     pub lent: Lent,
     /// How many of each run were granted: its first ones.
     pub granted: Vec<u64>,
+    /// What is left of the window, when the bucket answered; nothing where the algorithm has none.
+    pub window_left: Ms,
 }
 
 impl Acquired {
-    /// How much of the bucket is used, as of this moment.
-    pub fn used(&self, limit: Limit, at: Ms) -> Used {
-        Used::at_level(limit, self.level, at)
+    /// How much of the bucket is used, where it was asked and answered between these moments.
+    pub fn used(&self, limit: Limit, sent: Ms, heard: Ms) -> Used {
+        limit.by(|algorithm| algorithm.told(self, sent, heard))
     }
 }
 
@@ -94,12 +97,12 @@ pub struct Lent {
 
 impl Acquire {
     /// What the script is handed, in order: the limit, the terms, the lease, the call's number, and those who wait.
-    pub fn arguments(&self) -> impl Iterator<Item = u64> {
+    pub fn arguments(&self, key: &str) -> impl Iterator<Item = u64> {
         let terms = [self.terms.life.0, self.terms.lent_freely(self.limit)];
         let Offer { want, end, size, carry, debt } = self.offer;
         let lease = [want, end, size, carry, u64::from(self.hold), debt, self.number];
         let runs = self.runs.iter().flat_map(|run| [run.cost, run.count]);
-        self.limit.algorithm().arguments().into_iter().chain(terms).chain(lease).chain(runs)
+        self.limit.by(|algorithm| algorithm.arguments(key)).into_iter().chain(terms).chain(lease).chain(runs)
     }
 }
 
@@ -141,9 +144,27 @@ impl Acquired {
             && kept.saturating_add(*extra) <= offer.want.max(*kept)
             && (*extra == 0 || (all && *level >= 0));
         let is_lease = (*end > 0, *valid > 0) == (lent.size() > 0, lent.size() > 0);
-        let acquired = Acquired { level: *level, lent, granted: granted.to_vec() };
-        let may_answer = || asked.limit.algorithm().may_answer(&acquired, Ms(*reset), &asked.runs);
-        if lends_what_it_may && is_lease && may_answer() { Ok(acquired) } else { Err(Impossible) }
+        let window_left = asked.limit.by(|algorithm| algorithm.window_left(*level, Ms(*reset)))?;
+        // No lease outlives its window.
+        let ends_in_time = window_left == Ms(0) || lent.valid <= window_left;
+        let acquired = Acquired { level: *level, lent, granted: granted.to_vec(), window_left };
+        let is_true = lends_what_it_may && is_lease && ends_in_time && acquired.grants_whoever_fits(asked);
+        if is_true { Ok(acquired) } else { Err(Impossible) }
+    }
+
+    /// Whether each run was granted what there was, in order, and no more was there than a full bucket.
+    fn grants_whoever_fits(&self, asked: &Acquire) -> bool {
+        let units = |tokens| signed(units(asked.limit, tokens));
+        // From the last run back to the first: the level before each.
+        let mut before = self.level.saturating_add(units(self.lent.extra));
+        for (count, run) in self.granted.iter().zip(&asked.runs).rev() {
+            let passed_over = *count < run.count && before >= units(run.cost);
+            if passed_over || (*count > 0 && before < 0) {
+                return false;
+            }
+            before = before.saturating_add(units(run.cost.saturating_mul(*count)));
+        }
+        before <= capacity(asked.limit)
     }
 
     /// What each request of the group gets, in order: one share for each of them.
@@ -151,7 +172,29 @@ impl Acquired {
     /// Those granted see the bucket, with what was lent to their proxy, as their own debit left it, those refused see it as
     /// the group left it.
     pub fn shares(&self, limit: Limit, runs: &[Run]) -> Vec<Share> {
-        limit.algorithm().shares(self, runs)
+        let units = |tokens| signed(units(limit, tokens));
+        let grants = || runs.iter().zip(&self.granted);
+        let lent = self.lent.kept.saturating_add(self.lent.extra);
+        let mut level = grants().fold(self.level.saturating_add(units(lent)), |level, (run, granted)| {
+            level.saturating_add(units(run.cost.saturating_mul(*granted)))
+        });
+        // As of the moment of the answer.
+        let now = Ms(0);
+        let last = self.used(limit, now, now);
+        let mut shares = Vec::new();
+        for (run, granted) in grants() {
+            for _ in 0..*granted {
+                level = level.saturating_sub(units(run.cost));
+                // A lease of a time in which the burst was larger may be more than it.
+                let left = last.at_level(limit, level.min(capacity(limit)));
+                shares.push(Share::Granted(left.standing(limit, now)));
+            }
+            for _ in *granted..run.count {
+                let retry_after = limit.by(|algorithm| algorithm.time_to(last, units(run.cost), now)).max(Ms(1));
+                shares.push(Share::Refused { standing: last.standing(limit, now), retry_after });
+            }
+        }
+        shares
     }
 }
 

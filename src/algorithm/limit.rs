@@ -1,5 +1,6 @@
 //! A limit: an algorithm with its numbers. And the terms on which tokens of it are lent.
 
+use super::fixed_window::FixedWindow;
 use super::token_bucket::TokenBucket;
 use super::{Algorithm, Script, Standing, Used};
 use crate::clock::Ms;
@@ -9,11 +10,13 @@ pub const EXACT_IN_A_DOUBLE: u64 = 1 << 53;
 
 /// An algorithm with its numbers. Valid by construction: nothing is zero and every level is exact in a double.
 ///
-/// A new algorithm is a variant here and an arm in [`Limit::algorithm`]; all else asks the algorithm.
+/// A new algorithm is a variant here and an arm in [`Limit::by`]; all else asks the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// So many requests per period, at most so many at once.
     TokenBucket(TokenBucket),
+    /// So many requests in each window.
+    FixedWindow(FixedWindow),
 }
 
 /// Why numbers are no limit.
@@ -27,6 +30,26 @@ pub enum NoLimit {
     TooLarge,
 }
 
+/// The longest period: 31 days.
+const MAX_PERIOD_S: u64 = 31 * 24 * 60 * 60;
+
+impl NoLimit {
+    /// Whether these numbers can be counted exactly, whatever the algorithm is.
+    pub(super) fn unless_exact(requests: u64, period: Ms, burst: u64) -> Result<(), NoLimit> {
+        let whole_seconds = period.0.is_multiple_of(1000);
+        if !whole_seconds || period < Ms(1000) || period > Ms(1000).times(MAX_PERIOD_S) {
+            return Err(NoLimit::Period);
+        }
+        if requests == 0 || burst == 0 {
+            return Err(NoLimit::Zero);
+        }
+        match burst.checked_mul(period.0) {
+            Some(capacity) if capacity.max(requests) < EXACT_IN_A_DOUBLE => Ok(()),
+            _ => Err(NoLimit::TooLarge),
+        }
+    }
+}
+
 impl Limit {
     /// A token bucket: `requests` per `period` (whole seconds, 1s to 31d), at most `burst` at once.
     ///
@@ -36,44 +59,68 @@ impl Limit {
         TokenBucket::new(requests, period, burst).map(Limit::TokenBucket)
     }
 
-    /// The algorithm that counts it. The one place that tells algorithms apart; inlined, so that with the algorithm known
-    /// nothing is looked up.
+    /// A fixed window: `requests` in each window of `period`; `spread` as in [`FixedWindow::new`].
+    ///
+    /// # Errors
+    /// See [`NoLimit`].
+    pub fn fixed_window(requests: u64, period: Ms, spread: bool) -> Result<Limit, NoLimit> {
+        FixedWindow::new(requests, period, spread).map(Limit::FixedWindow)
+    }
+
+    /// Asks the algorithm that counts it. The one place that tells algorithms apart; inlined, so that the algorithm is known
+    /// in each arm, and nothing is looked up.
     #[inline(always)]
-    pub(super) fn algorithm(&self) -> &dyn Algorithm {
+    pub(super) fn by<T>(&self, ask: impl FnOnce(&dyn Algorithm) -> T) -> T {
         match self {
-            Limit::TokenBucket(bucket) => bucket,
+            Limit::TokenBucket(bucket) => ask(bucket),
+            Limit::FixedWindow(window) => ask(window),
         }
     }
 
     /// The share of one of so many proxies, as exact as the whole. It holds at least one token and the largest cost that
     /// meets it, so where that rounds up, the proxies together admit more.
     pub fn share(self, proxies: u64, largest_cost: u64) -> Limit {
-        self.algorithm().share(proxies, largest_cost)
+        self.by(|algorithm| algorithm.share(proxies, largest_cost))
+    }
+
+    /// The algorithm that counts it.
+    pub fn algorithm(self) -> AlgorithmName {
+        self.by(|algorithm| algorithm.name())
+    }
+
+    /// How long after multiples of the period windows begin at a key; None where there are none.
+    pub fn window_offset(self, key: &str) -> Option<Ms> {
+        self.by(|algorithm| algorithm.window_offset(key))
     }
 
     /// Tokens that come back per period.
     pub fn requests(self) -> u64 {
-        self.algorithm().requests()
+        self.by(|algorithm| algorithm.requests())
     }
 
     /// The period. Part of a bucket's name: limits of one entry differ in it.
     pub fn period(self) -> Ms {
-        self.algorithm().period()
+        self.by(|algorithm| algorithm.period())
     }
 
     /// Tokens in a full bucket.
     pub fn burst(self) -> u64 {
-        self.algorithm().burst()
+        self.by(|algorithm| algorithm.burst())
     }
 
     /// Its script.
     pub fn script(self) -> &'static Script {
-        self.algorithm().script()
+        self.by(|algorithm| algorithm.script())
+    }
+
+    /// What is wrong where a request costs more than a full bucket has, in words for the author of a policy.
+    pub fn below_a_cost(self) -> &'static str {
+        self.by(|algorithm| algorithm.below_a_cost())
     }
 
     /// Why a rule cannot count by it in a mode; None where it can.
     pub fn unfit_for(self, mode: ModeName) -> Option<Unfit> {
-        self.algorithm().unfit_for(mode)
+        self.by(|algorithm| algorithm.unfit_for(mode))
     }
 }
 
@@ -81,29 +128,45 @@ impl Limit {
 impl Limit {
     /// Tokens of a lease that is small: it lives long, and waits for its tenant to come back.
     pub fn small_lease(self) -> u64 {
-        self.algorithm().small_lease()
+        self.by(|algorithm| algorithm.small_lease())
+    }
+
+    /// How long a small lease stays of which nothing is spent, where its terms give it such a life; None where it ends by
+    /// itself.
+    pub fn small_lease_stays(self, life: Ms) -> Option<Ms> {
+        self.by(|algorithm| algorithm.small_lease_stays(life))
     }
 
     /// The least tokens that a lease asks for, so that no call buys nothing.
     pub fn least_lease(self) -> u64 {
-        self.algorithm().least_lease()
+        self.by(|algorithm| algorithm.least_lease())
     }
 
     /// Between two questions at a bucket that has nothing: 10 ms to a second.
     pub fn pace(self) -> Ms {
-        self.algorithm().pace()
+        self.by(|algorithm| algorithm.pace())
     }
 
     /// How long the limiter is not asked that has lent less than was wanted, and has so little left; None where it may be
     /// asked.
     pub fn scarce_for(self, used: Used) -> Option<Ms> {
-        self.algorithm().scarce_for(used.level(self))
+        self.by(|algorithm| algorithm.scarce_for(used.level(self)))
     }
 
     /// Until there is a whole token more than is told; None where the bucket is full, and then nothing more comes.
     pub fn next_token(self, told: Standing) -> Option<Ms> {
-        self.algorithm().next_token(told)
+        self.by(|algorithm| algorithm.next_token(told))
     }
+}
+
+/// An algorithm by its name alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AlgorithmName {
+    /// [`TokenBucket`].
+    #[default]
+    TokenBucket,
+    /// [`FixedWindow`].
+    FixedWindow,
 }
 
 /// A mode of counting by its name alone.

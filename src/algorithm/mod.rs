@@ -9,21 +9,36 @@
 //! one more file, and one more variant of [`Limit`].
 
 mod acquire;
+mod fixed_window;
 mod limit;
 mod script;
 mod token_bucket;
 mod used;
 
 pub use acquire::{Acquire, Acquired, Impossible, Lent, Offer, Run, runs};
-pub use limit::{EXACT_IN_A_DOUBLE, Limit, ModeName, NoLimit, Terms, Unfit};
+pub use fixed_window::{FIXED_WINDOW, FixedWindow};
+pub use limit::{AlgorithmName, EXACT_IN_A_DOUBLE, Limit, ModeName, NoLimit, Terms, Unfit};
 pub use script::Script;
 pub use token_bucket::{TOKEN_BUCKET, TokenBucket};
 pub use used::{Share, Standing, Used};
 
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
 use crate::clock::Ms;
+
+/// The script of each algorithm: what a bridge runs.
+pub const SCRIPTS: [&Script; 2] = [&TOKEN_BUCKET, &FIXED_WINDOW];
 
 /// However fast a bucket fills, the limiter is not asked more often than this.
 const SHORTEST_PACE: Ms = Ms(10);
+
+/// Clocks of the workers of one proxy differ by less than this: each counts time from its own readings.
+const CLOCKS_DIFFER: Ms = Ms(1000);
+
+/// The smallest burst of which a part can be lent while a part stays.
+const LENDABLE: u64 = 2;
 
 /// Below this burst nothing is lent ahead of need, so that small limits are not hoarded.
 const LENT_FREELY_FROM: u64 = 64;
@@ -35,6 +50,9 @@ const LENT_FREELY_FROM: u64 = 64;
 trait Algorithm {
     // Numbers that are told, in policies, keys and headers.
 
+    /// Its name.
+    fn name(&self) -> AlgorithmName;
+
     /// Tokens that come back per period.
     fn requests(&self) -> u64;
 
@@ -44,24 +62,49 @@ trait Algorithm {
     /// Tokens in a full bucket.
     fn burst(&self) -> u64;
 
+    /// What is wrong where a request costs more than a full bucket has, in words for the author of a policy.
+    fn below_a_cost(&self) -> &'static str;
+
     /// Why a rule cannot count by it in a mode: see [`Limit::unfit_for`].
     fn unfit_for(&self, mode: ModeName) -> Option<Unfit>;
 
     /// The share of one of so many proxies: see [`Limit::share`].
     fn share(&self, proxies: u64, largest_cost: u64) -> Limit;
 
+    /// How long after multiples of the period windows begin at a key; None where there are none.
+    fn window_offset(&self, key: &str) -> Option<Ms>;
+
     // The local step.
 
     /// Units in a token, at least 1.
     fn units_of_a_token(&self) -> u64;
+
+    /// Units in a full bucket.
+    fn full(&self) -> u64;
+
+    /// Whether it tells how the bucket stood at some moment; else it was noted later, or by a clock that has been set.
+    fn is_told_by(&self, used: Used, now: Ms) -> bool;
 
     /// The same bucket now, where so many tokens are lent and do not come back meanwhile. It comes back as the limiter's
     /// does, never sooner. A clock that went back brings nothing back; one that was set is gone along with, so that nobody
     /// is locked out for longer than the bucket takes to be full.
     fn refilled(&self, used: Used, now: Ms, lent: u64) -> Used;
 
-    /// The first whole millisecond, from `at` on, in which a level of then has risen to another.
-    fn time_to(&self, level: i64, wanted: i64, at: Ms) -> Ms;
+    /// The bucket at a later moment, where the limiter will count so many tokens as used until it hears what became of
+    /// them.
+    fn with_lent(&self, used: Used, lent: u64, then: Ms) -> Used;
+
+    /// Whether what it tells is over: what was spent or denied meanwhile means nothing any more.
+    fn is_over(&self, used: Used, now: Ms) -> bool;
+
+    /// Of a bucket as it is now: until its level has risen to this, in whole milliseconds.
+    fn time_to(&self, used: Used, wanted: i64, now: Ms) -> Ms;
+
+    /// Of a bucket as it is now: what clients are told as its reset.
+    fn reset(&self, used: Used, now: Ms) -> Ms;
+
+    /// From when on a bucket that is not known is as good: it will be full.
+    fn full_at(&self, used: Used) -> Ms;
 
     /// Until there is a whole token more than is told; None where the bucket is full, and then nothing more comes.
     fn next_token(&self, told: Standing) -> Option<Ms>;
@@ -70,6 +113,9 @@ trait Algorithm {
 
     /// Tokens of a lease that is small: it lives long, and waits for its tenant to come back.
     fn small_lease(&self) -> u64;
+
+    /// How long a small lease stays of which nothing is spent, on such terms; None where it ends by itself.
+    fn small_lease_stays(&self, life: Ms) -> Option<Ms>;
 
     /// The least tokens that a lease asks for, so that no call buys nothing.
     fn least_lease(&self) -> u64;
@@ -86,15 +132,24 @@ trait Algorithm {
     /// Its script.
     fn script(&self) -> &'static Script;
 
-    /// Its numbers as the script wants them, in front of what all scripts are handed.
-    fn arguments(&self) -> [u64; 3];
+    /// Its numbers as the script wants them for a key, in front of what all scripts are handed.
+    fn arguments(&self, key: &str) -> [u64; 3];
 
-    /// Whether the script may have answered so to these, in this order: what it computes is computed here anew. `full_in`
-    /// is how long the bucket takes to be full. What all algorithms share has been checked.
-    fn may_answer(&self, acquired: &Acquired, full_in: Ms, runs: &[Run]) -> bool;
+    /// What is left of the window, by the reset that the script tells with such a level; nothing where there is no window.
+    ///
+    /// # Errors
+    /// It cannot be true: what the script computes is computed here anew. What all algorithms share is checked elsewhere.
+    fn window_left(&self, level: i64, reset: Ms) -> Result<Ms, Impossible>;
 
-    /// What each request of the group gets, in order: see [`Acquired::shares`].
-    fn shares(&self, acquired: &Acquired, runs: &[Run]) -> Vec<Share>;
+    /// What an answer says of the bucket: it was asked and answered between these moments.
+    fn told(&self, acquired: &Acquired, sent: Ms, heard: Ms) -> Used;
+}
+
+/// A number that a key has in every proxy.
+fn hash_of(key: &str) -> u64 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(key.as_bytes());
+    hasher.finish()
 }
 
 fn signed(units: u64) -> i64 {

@@ -3,27 +3,21 @@
 //! Units are 1/period_ms of a token: each millisecond brings back `requests` units, and a token is `period_ms` units, so
 //! nothing is ever rounded. The bucket itself lives in Redis (`lua/token_bucket.lua`).
 
+use super::script::PRELUDE;
 use super::{
-    Acquired, Algorithm, EXACT_IN_A_DOUBLE, Limit, ModeName, NoLimit, Run, Script, Share, Standing, Unfit, Used,
+    Acquired, Algorithm, AlgorithmName, EXACT_IN_A_DOUBLE, Impossible, Limit, ModeName, NoLimit, Script, Standing,
+    Unfit, Used,
 };
-use super::{LENT_FREELY_FROM, SHORTEST_PACE, signed};
+use super::{CLOCKS_DIFFER, LENDABLE, LENT_FREELY_FROM, SHORTEST_PACE, signed};
 use crate::clock::Ms;
 
 /// Closes the lease of the caller at a token bucket, grants the costs of those who wait, and lends more.
 pub const TOKEN_BUCKET: Script = Script {
-    text: concat!(include_str!("../../lua/prelude.lua"), include_str!("../../lua/token_bucket.lua")),
+    prelude: PRELUDE,
+    own: include_str!("../../lua/token_bucket.lua"),
     sha: "ae1d2c722fd39f24717f0fd93adc9142df96b22c",
     format: "t3",
 };
-
-/// The longest period: 31 days.
-const MAX_PERIOD_S: u64 = 31 * 24 * 60 * 60;
-
-/// Clocks of the workers of one proxy differ by less than this: each counts time from its own readings.
-const CLOCKS_DIFFER: Ms = Ms(1000);
-
-/// The smallest burst of which a part can be lent while a part stays.
-const LENDABLE: u64 = 2;
 
 /// The numbers of a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,17 +33,8 @@ impl TokenBucket {
     /// # Errors
     /// See [`NoLimit`].
     pub fn new(requests: u64, period: Ms, burst: u64) -> Result<TokenBucket, NoLimit> {
-        let whole_seconds = period.0.is_multiple_of(1000);
-        if !whole_seconds || period < Ms(1000) || period > Ms(1000).times(MAX_PERIOD_S) {
-            return Err(NoLimit::Period);
-        }
-        if requests == 0 || burst == 0 {
-            return Err(NoLimit::Zero);
-        }
-        match burst.checked_mul(period.0) {
-            Some(capacity) if capacity.max(requests) < EXACT_IN_A_DOUBLE => Ok(TokenBucket { requests, period, burst }),
-            _ => Err(NoLimit::TooLarge),
-        }
+        NoLimit::unless_exact(requests, period, burst)?;
+        Ok(TokenBucket { requests, period, burst })
     }
 
     fn units(&self, tokens: u64) -> u64 {
@@ -58,7 +43,7 @@ impl TokenBucket {
 
     /// Units in a full bucket.
     fn capacity(&self) -> i64 {
-        signed(self.units(self.burst))
+        signed(self.full())
     }
 
     fn time_between(&self, level: i64, wanted: i64) -> Ms {
@@ -66,14 +51,13 @@ impl TokenBucket {
         let rounded_up = missing.saturating_add(self.requests.saturating_sub(1));
         Ms(rounded_up.checked_div(self.requests).unwrap_or(u64::MAX))
     }
-
-    fn standing(&self, level: i64) -> Standing {
-        let whole = u64::try_from(level).unwrap_or_default().checked_div(self.period.0);
-        Standing { remaining: whole.unwrap_or_default(), reset: self.time_between(level, self.capacity()) }
-    }
 }
 
 impl Algorithm for TokenBucket {
+    fn name(&self) -> AlgorithmName {
+        AlgorithmName::TokenBucket
+    }
+
     fn requests(&self) -> u64 {
         self.requests
     }
@@ -84,6 +68,10 @@ impl Algorithm for TokenBucket {
 
     fn burst(&self) -> u64 {
         self.burst
+    }
+
+    fn below_a_cost(&self) -> &'static str {
+        "is a burst below the cost of a class that meets it"
     }
 
     fn unfit_for(&self, mode: ModeName) -> Option<Unfit> {
@@ -99,8 +87,21 @@ impl Algorithm for TokenBucket {
         Limit::TokenBucket(TokenBucket { burst, period: self.period.times(proxies), ..*self })
     }
 
+    fn window_offset(&self, _key: &str) -> Option<Ms> {
+        None
+    }
+
     fn units_of_a_token(&self) -> u64 {
         self.period.0
+    }
+
+    fn full(&self) -> u64 {
+        self.units(self.burst)
+    }
+
+    /// Of one moment.
+    fn is_told_by(&self, used: Used, now: Ms) -> bool {
+        used.at <= now
     }
 
     /// A clock that went back by more than the time to full, and by more than the clocks of workers differ, was set, and
@@ -113,9 +114,29 @@ impl Algorithm for TokenBucket {
         Used { units: used.units.saturating_sub(back).max(used.units.min(self.units(lent))), at }
     }
 
+    /// A bucket refills to what is not lent.
+    fn with_lent(&self, used: Used, lent: u64, then: Ms) -> Used {
+        let later = self.refilled(used, then, 0);
+        Used { units: later.units.max(self.units(lent)), ..later }
+    }
+
+    /// What was spent comes back little by little.
+    fn is_over(&self, _used: Used, _now: Ms) -> bool {
+        false
+    }
+
     /// A bucket fills at one rate, whenever that is.
-    fn time_to(&self, level: i64, wanted: i64, _at: Ms) -> Ms {
-        self.time_between(level, wanted)
+    fn time_to(&self, used: Used, wanted: i64, _now: Ms) -> Ms {
+        self.time_between(self.capacity().saturating_sub_unsigned(used.units), wanted)
+    }
+
+    /// When it is full.
+    fn reset(&self, used: Used, now: Ms) -> Ms {
+        self.time_to(used, self.capacity(), now)
+    }
+
+    fn full_at(&self, used: Used) -> Ms {
+        used.at + self.reset(used, used.at)
     }
 
     fn next_token(&self, told: Standing) -> Option<Ms> {
@@ -125,6 +146,10 @@ impl Algorithm for TokenBucket {
 
     fn small_lease(&self) -> u64 {
         (self.burst / 64).clamp(3, 64)
+    }
+
+    fn small_lease_stays(&self, _life: Ms) -> Option<Ms> {
+        None
     }
 
     fn least_lease(&self) -> u64 {
@@ -149,46 +174,17 @@ impl Algorithm for TokenBucket {
         &TOKEN_BUCKET
     }
 
-    fn arguments(&self) -> [u64; 3] {
+    fn arguments(&self, _key: &str) -> [u64; 3] {
         [self.requests, self.period.0, self.burst]
     }
 
-    fn may_answer(&self, acquired: &Acquired, full_in: Ms, runs: &[Run]) -> bool {
-        let level = acquired.level;
-        // From the last run back to the first: the level before each.
-        let mut before = level.saturating_add(signed(self.units(acquired.lent.extra)));
-        for (count, run) in acquired.granted.iter().zip(runs).rev() {
-            // Whoever fits is granted.
-            let passed_over = *count < run.count && before >= signed(self.units(run.cost));
-            if passed_over || (*count > 0 && before < 0) {
-                return false;
-            }
-            before = before.saturating_add(signed(self.units(run.cost.saturating_mul(*count))));
-        }
+    fn window_left(&self, level: i64, reset: Ms) -> Result<Ms, Impossible> {
         let is_counted = self.capacity().saturating_sub(level) < signed(EXACT_IN_A_DOUBLE);
-        before <= self.capacity() && is_counted && self.time_between(level, self.capacity()) == full_in
+        if is_counted && self.time_between(level, self.capacity()) == reset { Ok(Ms(0)) } else { Err(Impossible) }
     }
 
-    fn shares(&self, acquired: &Acquired, runs: &[Run]) -> Vec<Share> {
-        let grants = || runs.iter().zip(&acquired.granted);
-        let lent = acquired.lent.kept.saturating_add(acquired.lent.extra);
-        let here = acquired.level.saturating_add(signed(self.units(lent)));
-        let mut level = grants().fold(here, |level, (run, granted)| {
-            level.saturating_add(signed(self.units(run.cost.saturating_mul(*granted))))
-        });
-        let mut shares = Vec::new();
-        for (run, granted) in grants() {
-            let cost = signed(self.units(run.cost));
-            for _ in 0..*granted {
-                level = level.saturating_sub(cost);
-                // A lease of a time in which the burst was larger may be more than it.
-                shares.push(Share::Granted(self.standing(level.min(self.capacity()))));
-            }
-            for _ in *granted..run.count {
-                let retry_after = self.time_between(acquired.level, cost).max(Ms(1));
-                shares.push(Share::Refused { standing: self.standing(acquired.level), retry_after });
-            }
-        }
-        shares
+    fn told(&self, acquired: &Acquired, sent: Ms, _heard: Ms) -> Used {
+        let units = self.capacity().saturating_sub(acquired.level);
+        Used { units: u64::try_from(units).unwrap_or_default(), at: sent }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Asking, buckets};
 use crate::clock::Ms;
-use crate::policy::Reset;
+use crate::policy::{AlgorithmName, Reset};
 use crate::response::{Answer, Header, Outcome, answer};
 use crate::rules::{Ruling, judge};
 
@@ -32,6 +32,8 @@ pub enum When {
         rule: String,
         /// The period of its limit, where the rule has several.
         per: Option<Ms>,
+        /// What it is: a bucket, or a window.
+        algorithm: AlgorithmName,
     },
 }
 

@@ -46,7 +46,8 @@ pub fn answers(policy: &Policy, asks: &[Ask]) -> Vec<(When, Answer)> {
     for ask in &asks {
         let rule = policy.rules.get(ask.rule).map(|rule| rule.name.clone()).unwrap_or_default();
         let is_one_of_several = asks.iter().filter(|other| other.rule == ask.rule).count() > 1;
-        let when = When::Empty { rule, per: is_one_of_several.then(|| ask.limit.period()) };
+        let when =
+            When::Empty { rule, per: is_one_of_several.then(|| ask.limit.period()), algorithm: ask.limit.algorithm() };
         told.extend(arrive(policy, Some(ask), &asks).map(|answer| (when, answer)));
     }
     told

@@ -1,7 +1,7 @@
 //! What one should know beside what becomes of a request.
 
 use super::Asking;
-use crate::policy::{AddressFrom, Origin};
+use crate::policy::{AddressFrom, AlgorithmName, Origin};
 use crate::rules::{Ruling, judge};
 
 /// What one should know beside what becomes of a request.
@@ -16,6 +16,8 @@ pub enum Note {
     AddressTaken,
     /// `Retry-After` of a limited request is longer at random, by at most so many thousandths.
     Jitter(u16),
+    /// What is told of a window is as of its beginning.
+    Window,
     /// `x-forwarded-for` is taken as the module sees it, after the host has added to it.
     ChainTaken,
 }
@@ -28,8 +30,11 @@ impl Asking<'_> {
             notes.push(if self.request.has_address() { Note::AddressTaken } else { Note::AddressMissing });
         }
         let jitter = self.policy.response.retry_after_jitter;
-        if jitter > 0 && matches!(judge(self.policy, self.request).ruling, Ruling::Ask(_)) {
-            notes.push(Note::Jitter(jitter));
+        if let Ruling::Ask(asks) = judge(self.policy, self.request).ruling {
+            if asks.iter().any(|ask| ask.limit.algorithm() == AlgorithmName::FixedWindow) {
+                notes.push(Note::Window);
+            }
+            notes.extend((jitter > 0).then_some(Note::Jitter(jitter)));
         }
         let reads_chain = self.reads(&|origin| matches!(origin, Origin::ClientIp(AddressFrom::Forwarded(_), _)));
         if reads_chain && self.request.has("x-forwarded-for") {

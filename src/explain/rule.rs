@@ -129,6 +129,8 @@ pub struct BucketSeen {
     pub limit: Limit,
     /// The share of one proxy, where that may decide.
     pub own: Option<Limit>,
+    /// How long after multiples of the period its windows begin, where the limiter has it and they are spread.
+    pub offset: Option<Ms>,
 }
 
 /// What the failure of the limiter means for a request.
@@ -242,8 +244,10 @@ impl Asking<'_> {
     fn bucket(self, ask: &Ask, limiter: Option<LimiterSeen>) -> BucketSeen {
         let own = ask.own.filter(|_| ask.mode == Mode::Local || ask.on_error == OnError::Local);
         let in_limiter = self.policy.limiters.get(ask.bucket.limiter);
-        let key = self.masked(&transport_of(in_limiter).name_of(self.policy, &ask.bucket));
-        BucketSeen { key, limiter, is_local: ask.mode == Mode::Local, limit: ask.limit, own }
+        let is_local = ask.mode == Mode::Local;
+        let key = transport_of(in_limiter).name_of(self.policy, &ask.bucket);
+        let offset = ask.limit.window_offset(&key).filter(|offset| *offset > Ms(0) && !is_local);
+        BucketSeen { key: self.masked(&key), limiter, is_local, limit: ask.limit, own, offset }
     }
 
     fn on_failure(self, index: usize, rule: &Rule) -> OnFailure {

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use super::{
-    Charge, HeaderSeen, LimiterBecause, LimiterSeen, OnFailure, PathSeen, RepeatSeen, RuleResult, SourceSeen,
-    TierBecause, TierSeen, When,
+    BucketSeen, Charge, HeaderSeen, LimiterBecause, LimiterSeen, OnFailure, PathSeen, RepeatSeen, RuleResult,
+    SourceSeen, TierBecause, TierSeen, When,
 };
 use crate::clock::Ms;
-use crate::policy::{AddressFrom, Condition, Kind, Limit, Mode, Origin};
+use crate::policy::{AddressFrom, AlgorithmName, Condition, Kind, Limit, Mode, Origin};
 
 impl fmt::Display for PathSeen {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -143,8 +143,14 @@ impl fmt::Display for When {
         match self {
             When::Always => f.write_str("always"),
             When::Full => f.write_str("every bucket is full"),
-            When::Empty { rule, per: None } => write!(f, "the bucket of {rule} is empty"),
-            When::Empty { rule, per: Some(per) } => write!(f, "the bucket per {} of {rule} is empty", duration(*per)),
+            When::Empty { rule, per, algorithm: AlgorithmName::TokenBucket } => {
+                let per = per.map(|per| format!(" per {}", duration(per))).unwrap_or_default();
+                write!(f, "the bucket{per} of {rule} is empty")
+            }
+            When::Empty { rule, per, algorithm: AlgorithmName::FixedWindow } => {
+                let per = per.map(|per| format!(" of {}", duration(per))).unwrap_or_default();
+                write!(f, "the window{per} of {rule} is used up")
+            }
         }
     }
 }
@@ -212,9 +218,33 @@ pub fn condition(condition: &Condition) -> String {
     }
 }
 
+/// An algorithm, in the word of a policy.
+pub fn algorithm(name: AlgorithmName) -> &'static str {
+    match name {
+        AlgorithmName::TokenBucket => "token_bucket",
+        AlgorithmName::FixedWindow => "fixed_window",
+    }
+}
+
 /// A limit, in full.
 pub fn limit(limit: Limit) -> String {
-    format!("{} per {}, burst {}", limit.requests(), duration(limit.period()), limit.burst())
+    let (requests, period) = (limit.requests(), duration(limit.period()));
+    match limit.algorithm() {
+        AlgorithmName::TokenBucket => format!("{requests} per {period}, burst {}", limit.burst()),
+        AlgorithmName::FixedWindow => format!("{requests} in each window of {period}"),
+    }
+}
+
+/// The limit of a bucket, and from when its windows begin by the clock of Redis.
+pub fn limit_of(bucket: &BucketSeen) -> String {
+    let told = limit(bucket.limit);
+    match (bucket.limit.algorithm(), bucket.offset) {
+        (AlgorithmName::FixedWindow, Some(offset)) => {
+            format!("{told}, which begins {} after a multiple of that", duration(offset))
+        }
+        (AlgorithmName::FixedWindow, None) if !bucket.is_local => format!("{told}, which begins at a multiple of that"),
+        _ => told,
+    }
 }
 
 /// A duration as policies write it: in the largest unit that needs no fraction.

@@ -2,7 +2,7 @@
 //!
 //! All workers of a proxy share one lease a bucket, and one call about it is out at a time. Whatever happens, an unspent
 //! token here is one that the limiter still counts as lent: that is what keeps the limit exact. The limiter's side is
-//! `lua/token_bucket.lua`; why each step is as it is stands in docs/leases.md.
+//! in the scripts of `lua/`; why each step is as it is stands in docs/leases.md.
 
 use crate::algorithm::{Lent, Limit, Offer, Terms, Used};
 use crate::clock::Ms;
@@ -221,11 +221,11 @@ impl Lease {
 
     /// How long nothing may be spent of it until it goes back; None where it stays until it ends. Giving small leases
     /// back would cost two calls for each request of a tenant that comes seldom.
-    pub fn goes_back_after(&self, limit: Limit, root_is_low: bool) -> Option<Ms> {
+    pub fn goes_back_after(&self, limit: Limit, terms: Terms, root_is_low: bool) -> Option<Ms> {
         if root_is_low {
             return Some(limit.pace());
         }
-        (self.size > limit.small_lease()).then_some(IDLE)
+        if self.size > limit.small_lease() { Some(IDLE) } else { limit.small_lease_stays(terms.life) }
     }
 
     /// Tokens spent in a thousand seconds: as measured, or as it looks now, where that is more.

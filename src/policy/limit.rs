@@ -5,10 +5,15 @@ use crate::clock::Ms;
 
 /// Reads `60/m`: requests and a unit (s, m, h, d), the burst being the requests. None where the text is no limit.
 pub fn parse(text: &str) -> Option<Result<Limit, NoLimit>> {
+    let (requests, period) = numbers(text)?;
+    Some(Limit::new(requests, period, requests))
+}
+
+/// The requests and the period of such a text, whatever counts them.
+pub(super) fn numbers(text: &str) -> Option<(u64, Ms)> {
     let (requests, unit) = text.split_once('/')?;
     let period = unit_of(unit).filter(|_| unit != "ms")?;
-    let requests = digits(requests)?;
-    Some(Limit::new(requests, period, requests))
+    Some((digits(requests)?, period))
 }
 
 /// Reads a duration: one integer and ms, s, m, h or d; saturates. None where the text is no duration.

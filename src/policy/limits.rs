@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::classes::DEFAULT;
+use super::counting::{self, Counting};
 use super::language::{LIMIT, LIST, NAME, Value};
 use super::limit::{self, Limit, NoLimit};
 use super::problem::{Found, Path};
@@ -60,8 +61,10 @@ pub(super) struct Setting<'c> {
     /// The name of the rule; none where that could not be read.
     pub rule: &'c str,
     pub classes: &'c Classes,
-    /// How the rule counts; None where that could not be read.
+    /// Where the tokens of the rule are; None where that could not be read.
     pub mode: Option<Mode>,
+    /// How limits are counted that do not say.
+    pub counting: Counting,
 }
 
 /// `limits`: a limit, or by tier a limit or limits by entry.
@@ -102,7 +105,7 @@ fn is_by_name(tree: &Tree) -> bool {
 
 /// The limits of one tier, or of one tenant.
 pub(super) fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree, setting: Setting) -> Option<Tier> {
-    let Setting { rule, classes, mode } = setting;
+    let Setting { classes, mode, .. } = setting;
     let mut entries: Vec<(Path, Entry)> = Vec::new();
     let mut complete = true;
     if is_by_name(tree) {
@@ -118,13 +121,13 @@ pub(super) fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree,
                 );
                 complete = false;
             }
-            match entry(reader, &path, [rule, name], tree) {
+            match entry(reader, &path, name, tree, setting) {
                 Some(entry) => entries.push((path, entry)),
                 None => complete = false,
             }
         }
     } else {
-        entries.push((path.clone(), entry(reader, path, [rule, DEFAULT], tree)?));
+        entries.push((path.clone(), entry(reader, path, DEFAULT, tree, setting)?));
     }
     if complete && !entries.iter().any(|(_, entry)| entry.name == DEFAULT) {
         let wanted = "write a limit for the requests of all other classes; unlimited if there shall be none";
@@ -142,7 +145,7 @@ pub(super) fn tier_of(reader: &mut Reader, path: &Path, name: &str, tree: &Tree,
             for cost in costs.clone().filter(|cost| *cost > limit.burst()) {
                 let found = Found::Number(i64::try_from(limit.burst()).unwrap_or(i64::MAX));
                 let wanted = format!("raise it to at least {cost}, or give that class an entry of its own");
-                reader.note(path, found, "is a burst below the cost of a class that meets it", wanted);
+                reader.note(path, found, limit.below_a_cost(), wanted);
             }
             if let Some(unfit) = mode.and_then(|mode| limit.unfit_for(mode.name())) {
                 reader.note(path, Found::Nothing, unfit.wrong, unfit.wanted);
@@ -159,12 +162,12 @@ fn costs(classes: &Classes, by_class: &[usize], entry: usize) -> impl Iterator<I
     matches.map(|class_match| class_match.cost)
 }
 
-/// An allowance, or a list of limits that differ in `per`: an entry of that rule and name.
-fn entry(reader: &mut Reader, path: &Path, [rule, name]: [&str; 2], tree: &Tree) -> Option<Entry> {
+/// An allowance, or a list of limits that differ in algorithm or `per`: an entry of that name.
+fn entry(reader: &mut Reader, path: &Path, name: &str, tree: &Tree, setting: Setting) -> Option<Entry> {
     let named = |allowance| Entry { name: name.to_owned(), allowance };
-    let bounded = |limit| Bounded { kind: Rc::new(BucketKind::new(rule, name, limit)), limit, own: None };
+    let bounded = |limit| Bounded { kind: Rc::new(BucketKind::new(setting.rule, name, limit)), limit, own: None };
     let Tree::List(items) = tree else {
-        return Some(named(match read_one(reader, path, tree)? {
+        return Some(named(match read_one(reader, path, tree, setting.counting)? {
             One::Deny => Allowance::Deny,
             One::Unlimited => Allowance::Unlimited,
             One::Limit(limit) => Allowance::Limited(vec![bounded(limit)]),
@@ -173,9 +176,9 @@ fn entry(reader: &mut Reader, path: &Path, [rule, name]: [&str; 2], tree: &Tree)
     let mut limits: Vec<Limit> = Vec::new();
     let mut complete = true;
     for (path, tree) in reader.list(path, tree, LIMIT_TEXT)? {
-        match read_one(reader, &path, tree) {
-            Some(One::Limit(limit)) if limits.iter().any(|other| other.period() == limit.period()) => {
-                let wanted = "keep the tighter one: the limits of a list differ in per";
+        match read_one(reader, &path, tree, setting.counting) {
+            Some(One::Limit(limit)) if limits.iter().any(|other| is_one_bucket(*other, limit)) => {
+                let wanted = "keep the tighter one: the limits of a list differ in algorithm or per";
                 reader.note(&path, Found::Nothing, "has the period of another limit", wanted);
             }
             Some(One::Limit(limit)) => limits.push(limit),
@@ -224,7 +227,16 @@ pub(super) fn gives_more(tiers: &[Tier], tier: Option<usize>, than: Option<usize
     })
 }
 
+/// Whether two limits of an entry would be those of one bucket.
+fn is_one_bucket(one: Limit, other: Limit) -> bool {
+    (one.period(), one.script().format) == (other.period(), other.script().format)
+}
+
+/// Whether whatever one lets pass, the other does. Those of two algorithms are not compared.
 fn is_as_tight(one: Limit, other: Limit) -> bool {
+    if one.script().format != other.script().format {
+        return false;
+    }
     let rate = |of: Limit, per: Limit| u128::from(of.requests()).saturating_mul(u128::from(per.period().0));
     one.burst() <= other.burst() && rate(one, other) <= rate(other, one)
 }
@@ -248,21 +260,21 @@ enum One {
     Limit(Limit),
 }
 
-fn read_one(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<One> {
+fn read_one(reader: &mut Reader, path: &Path, tree: &Tree, counting: Counting) -> Option<One> {
     match tree {
         Tree::Text(text) if text == "deny" => Some(One::Deny),
         Tree::Text(text) if text == "unlimited" => Some(One::Unlimited),
         Tree::Text(text) => {
             let found = Found::LimitText(text.clone());
-            match limit::parse(text) {
-                Some(limit) => checked(reader, path, found, limit),
+            match limit::numbers(text) {
+                Some((requests, period)) => checked(reader, path, found, counting.limit(requests, period, None)),
                 None => {
                     reader.note(path, found, "is no limit", LIMIT_TEXT);
                     None
                 }
             }
         }
-        Tree::Map(_) => limit_object(reader, path, tree),
+        Tree::Map(_) => limit_object(reader, path, tree, counting),
         Tree::Int(0) => checked(reader, path, Found::Number(0), Err(NoLimit::Zero)),
         _ => {
             reader.wrong_kind(path, tree, LIMIT_TEXT);
@@ -271,14 +283,13 @@ fn read_one(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<One> {
     }
 }
 
-fn limit_object(reader: &mut Reader, path: &Path, tree: &Tree) -> Option<One> {
+fn limit_object(reader: &mut Reader, path: &Path, tree: &Tree, counting: Counting) -> Option<One> {
     let fields = reader.object(path, tree, &LIMIT)?;
     let requests = limit_number(reader, &fields, "requests");
     let period = reader.duration(&fields, "per");
     let burst = reader.if_written(&fields, "burst", limit_number);
-    let requests = requests?;
-    let burst = burst?.unwrap_or(requests);
-    let limit = Limit::new(requests, period?, burst);
+    let counting = counting::of_limit(reader, &fields, counting);
+    let limit = counting?.limit(requests?, period?, burst?);
     checked(reader, path, Found::Nothing, limit)
 }
 

@@ -5,6 +5,7 @@
 
 mod bucket_kind;
 mod classes;
+mod counting;
 mod decode;
 pub mod language;
 pub mod limit;
@@ -40,7 +41,7 @@ pub use routing::{LimiterId, Limiters, Routing};
 pub use sources::{AddressFrom, Kind, Origin, Source};
 pub use tree::{NotJson, Tree};
 
-pub use crate::algorithm::Terms;
+pub use crate::algorithm::{AlgorithmName, Terms};
 
 use crate::algorithm::ModeName;
 use crate::clock::Ms;

@@ -1,11 +1,11 @@
 //! The rules of a policy: whose requests are limited, and how.
 
-use super::language::{ALGORITHMS, IDEMPOTENCY, MISSING, ON_ERROR, RULE};
+use super::language::{IDEMPOTENCY, MISSING, ON_ERROR, RULE};
 use super::problem::{Found, Path};
 use super::read::{Fields, Reader};
 use super::tenants::{Keys, OfTenants, overrides, tier, without_tier};
 use super::tree::Tree;
-use super::{Classes, Idempotency, Missing, Mode, OnError, Rule, Tier, limits, mode, open, routing, sources};
+use super::{Classes, Idempotency, Missing, Mode, OnError, Rule, Tier, counting, limits, mode, open, routing, sources};
 use crate::tenant::HashKey;
 
 /// What the rules of a policy have in common.
@@ -70,12 +70,12 @@ fn rule(
         return open::Known { rule: None, is_whole: false, may_limit_all: true };
     };
     let name = name(reader, &fields, names);
-    reader.choice(&fields, "algorithm", ALGORITHMS);
+    let counting = counting::of_rule(reader, &fields);
     let mode = mode::read(reader, &fields);
     let sources = sources::read(reader, &fields, setting);
     let keys = Keys { sources: sources.as_deref(), hash_key: common.hash_key.clone() };
     let missing = missing(reader, &fields, &keys);
-    let limits = limits::Setting { rule: name.as_deref().unwrap_or_default(), classes: common.classes, mode };
+    let limits = limits::Setting { rule: name.as_deref().unwrap_or_default(), classes: common.classes, mode, counting };
     let problems = reader.problems.len();
     let (mut tiers, of_tenants) = tiers(reader, &fields, limits, &keys, setting);
     let is_sure = reader.problems.len() == problems;

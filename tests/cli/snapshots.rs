@@ -144,6 +144,8 @@ const RUNS: &[(&str, &str)] = &[
     ("explain_nobody", "weir explain deny.yaml --request 'GET /'"),
     ("explain_untold", "weir explain untold.yaml --request 'GET /' -H 'x-user-id: a'"),
     ("explain_one_of_several", "weir explain documents.yaml --policy 1 --request 'GET /'"),
+    ("explain_windows", "weir explain windows.yaml --request 'GET /' -H 'x-api-key: k1'"),
+    ("explain_windows_as_json", "weir explain windows.yaml --request 'GET /' -H 'x-api-key: k1' --format json"),
     ("explain_in_an_envoy", "weir explain edge.yaml --request 'GET /' --peer 203.0.113.9"),
     ("explain_which_one", "weir explain envoy.yaml --request 'GET /'"),
     ("explain_a_policy_with_errors", "weir explain errors.yaml --request 'GET /'"),

@@ -40,7 +40,9 @@ fn a_reply_that_cannot_be_true_is_refused() {
     // 60/m: a token is 60,000 units, a millisecond brings 60, a full bucket is 3,600,000.
     let minute = limit(60, 60, 60);
     let asked = [run(1, 2), run(3, 1)];
-    let grants = |level, granted: &[u64]| Ok(Acquired { level, lent: Lent::default(), granted: granted.to_vec() });
+    let grants = |level, granted: &[u64]| {
+        Ok(Acquired { level, lent: Lent::default(), granted: granted.to_vec(), window_left: Ms(0) })
+    };
     let table: [Reading; 39] = [
         (3_300_000, 5000, &[2, 1], grants(3_300_000, &[2, 1])),
         (0, 60_000, &[2, 1], grants(0, &[2, 1])),
@@ -113,7 +115,7 @@ fn a_lease_that_cannot_be_true_is_refused() {
     let offer = Offer { want: 5, end: 9_000, size: 4, carry: 3, debt: 0 };
     let asked = |hold| Acquire { offer, hold, ..only_for(minute, &[run(1, 2)]) };
     let lent = |end, valid, kept, extra, held, limited| Lent { end, valid: Ms(valid), kept, extra, held, limited };
-    let of = |lent: Lent, granted| Ok(Acquired { level: 600_000, lent, granted: vec![granted] });
+    let of = |lent: Lent, granted| Ok(Acquired { level: 600_000, lent, granted: vec![granted], window_left: Ms(0) });
     // End, valid for, kept, extra, limited, granted of two; held or not.
     let table: [([i64; 6], bool, Result<Acquired, Impossible>); 24] = [
         ([9_500, 500, 3, 2, 0, 2], false, of(lent(9_500, 500, 3, 2, 0, false), 2)),
@@ -311,7 +313,7 @@ fn a_refused_request_is_told_when_its_own_cost_fits() {
 #[wasm_bindgen_test(unsupported = test)]
 fn what_is_told_to_be_left_is_the_burst_at_most_whatever_is_carried_on() {
     let lent = Lent { end: 1, valid: Ms(3000), kept: 5, ..Lent::default() };
-    let acquired = Acquired { level: 9_000, lent, granted: vec![1] };
+    let acquired = Acquired { level: 9_000, lent, granted: vec![1], window_left: Ms(0) };
     let shares = acquired.shares(limit(10, 1, 10), &[Run { cost: 1, count: 1 }]);
     assert_eq!(shares, [Share::Granted(Standing { remaining: 10, reset: Ms(0) })]);
 }

@@ -285,7 +285,12 @@ fn an_answer_for_another_turn_changes_nothing() {
             other => panic!("{other:?}"),
         }
     };
-    let acquired = |end, extra| Acquired { level: 500_000, lent: lent(end, 3000, 0, extra, 0), granted: vec![] };
+    let acquired = |end, extra| Acquired {
+        level: 500_000,
+        lent: lent(end, 3000, 0, extra, 0),
+        granted: vec![],
+        window_left: Ms(0),
+    };
     let said = |acquired| Said { acquired, granted: 0, denied: None, sent: at(0) };
     let close = |call, end, ms| plan.close_call(&ask, call, end, at(ms), 0);
     let first = opened(0);
@@ -504,7 +509,7 @@ fn an_idle_lease_goes_back_unless_it_is_small() {
     ];
     for (limit, size, low, high) in table {
         let lease = Lease { size, ..Lease::default() };
-        let after = [true, false].map(|low| lease.goes_back_after(limit, low));
+        let after = [true, false].map(|low| lease.goes_back_after(limit, Terms::default(), low));
         assert_eq!(after, [low.map(Ms), high.map(Ms)], "{limit:?} {size}");
     }
 }
@@ -563,6 +568,11 @@ fn no_numbers_overflow() {
             }
             _ => lease.was_granted(cost),
         }
-        let _ = (lease.runs_out(now), lease.quiet_for(now, cost), lease.goes_back_after(limit, false), lent.size());
+        let _ = (
+            lease.runs_out(now),
+            lease.quiet_for(now, cost),
+            lease.goes_back_after(limit, Terms::default(), false),
+            lent.size(),
+        );
     }
 }

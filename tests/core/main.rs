@@ -34,4 +34,5 @@ mod tops;
 mod tries;
 mod waits;
 mod webdis;
+mod windows;
 mod wire;

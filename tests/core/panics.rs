@@ -242,7 +242,7 @@ fn no_answer_that_is_made_up() {
         let mut any = || random.pick(&numbers);
         let lent = Lent { end: any(), valid: Ms(any()), kept: any(), extra: any(), held: any(), limited: true };
         let granted = vec![random.below(4), random.below(3)];
-        let acquired = Acquired { level: random.pick(&levels), lent, granted };
+        let acquired = Acquired { level: random.pick(&levels), lent, granted, window_left: Ms(random.pick(&numbers)) };
         let _ = (acquired.shares(limit(60, 60, 60), &runs), acquired.lent.size());
     }
 }

@@ -464,7 +464,8 @@ fn a_level_is_what_the_oracle_says() {
             if let Share::Refused { retry_after, .. } = share {
                 // Then it fits, and a millisecond before it does not.
                 let refilled = level.refilled(limit, Ms(now));
-                let at = |wait: Ms| refilled.refilled(limit, refilled.at + wait).share_of(limit, cost);
+                let at =
+                    |wait: Ms| refilled.refilled(limit, refilled.at + wait).share_of(limit, cost, refilled.at + wait);
                 assert!(matches!(at(retry_after), Share::Granted(_)));
                 assert!(matches!(at(retry_after - Ms(1)), Share::Refused { .. }));
             }
@@ -504,7 +505,7 @@ fn a_level_below_nothing_comes_back_by_its_rate() {
     let standing = |remaining, reset| Standing { remaining, reset: Ms(reset) };
     // Two tokens and a half are owed: one fits after three seconds and a half.
     let mut owed = Used { units: 3_750_000, at: Ms(1_000_000) };
-    assert_eq!(owed.standing(minute), standing(0, 62_500));
+    assert_eq!(owed.standing(minute, Ms(1_000_000)), standing(0, 62_500));
     assert_eq!(owed.full_at(minute), Ms(1_062_500));
     let refused = Share::Refused { standing: standing(0, 62_500), retry_after: Ms(3_500) };
     assert_eq!(owed.take(minute, Ms(1_000_000), 1), refused);
@@ -518,7 +519,7 @@ fn a_level_below_nothing_comes_back_by_its_rate() {
     assert_eq!(most.plus(minute, u64::MAX), Used::nothing(Ms(1)));
     assert_eq!(Used::nothing(Ms(1)).plus(minute, 1), Used::nothing(Ms(1)));
     assert_eq!(most.level(minute), i64::MIN);
-    assert_eq!(most.standing(minute).remaining, 0);
+    assert_eq!(most.standing(minute, Ms(1)).remaining, 0);
     let half = |units| Used { units, at: Ms(1) }.is_low(minute);
     assert_eq!([half(u64::MAX), half(1_800_000), half(1_799_999)], [true, true, false]);
 }
@@ -527,7 +528,7 @@ fn a_level_below_nothing_comes_back_by_its_rate() {
 fn a_refusal_tells_of_no_more_than_it_refuses() {
     let minute = limit(60, 60, 60);
     let seven = Used { units: 3_180_000, at: Ms(1) };
-    let told = |cost, at_least| match seven.refuse(minute, cost, Ms(at_least)) {
+    let told = |cost, at_least| match seven.refuse(minute, cost, Ms(at_least), Ms(1)) {
         Share::Refused { standing, retry_after } => (standing.remaining, retry_after.0),
         Share::Granted(standing) => panic!("{standing:?}"),
     };

@@ -11,7 +11,7 @@ use weir::policy::{Limit, Terms};
 
 use crate::made::{NUMBER, limit, numbered, only_for};
 
-const SCRIPT: Script = Script { text: "return 1+1 -- a.b/c\n", sha: "0a1b", format: "t3" };
+const SCRIPT: Script = Script { prelude: "return 1+1 ", own: "-- a.b/c\n", sha: "0a1b", format: "t3" };
 
 /// Two of cost 1 and one of cost 10.
 fn asked(limit: Limit) -> Acquire {
@@ -20,7 +20,7 @@ fn asked(limit: Limit) -> Acquire {
 
 /// What a bucket gives that lends nothing.
 fn granted(level: i64, granted: &[u64]) -> Acquired {
-    Acquired { level, lent: Lent::default(), granted: granted.to_vec() }
+    Acquired { level, lent: Lent::default(), granted: granted.to_vec(), window_left: Ms(0) }
 }
 
 #[wasm_bindgen_test(unsupported = test)]
@@ -80,7 +80,7 @@ fn no_call_holds_what_webdis_reads_otherwise() {
             By::Text => ["EVAL", parts[1]],
         };
         assert_eq!(parts[..3], [first[0], first[1], "1"]);
-        assert_eq!(unescaped(parts[1]), if by == By::Sha { TOKEN_BUCKET.sha } else { TOKEN_BUCKET.text });
+        assert_eq!(unescaped(parts[1]), if by == By::Sha { TOKEN_BUCKET.sha.to_owned() } else { TOKEN_BUCKET.text() });
     }
 }
 

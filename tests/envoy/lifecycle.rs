@@ -25,7 +25,7 @@ pub fn patterns() -> String {
 pub fn start(listener: &str, options: Options<'_>) -> Rig {
     let rig = Rig::listening(Listeners::File(listener), Options { envoys: 1, bridge: true, ..options });
     let mut operator = rig.redis.operator().unwrap();
-    let _: String = redis::cmd("SCRIPT").arg("LOAD").arg(TOKEN_BUCKET.text).query(&mut operator).unwrap();
+    let _: String = redis::cmd("SCRIPT").arg("LOAD").arg(TOKEN_BUCKET.text()).query(&mut operator).unwrap();
     rig
 }
 

@@ -145,7 +145,7 @@ fn a_script_that_redis_has_forgotten_is_sent_as_text_at_once() {
         proxy.answer(NOSCRIPT);
         let by_text = proxy.call();
         assert_eq!((by_text.command().as_str(), by_text.owner), ("EVAL", root));
-        assert_eq!(by_text.script(), TOKEN_BUCKET.text);
+        assert_eq!(by_text.script(), TOKEN_BUCKET.text());
         assert_eq!(by_text.asks(), by_name.asks());
         assert_ne!(by_text.number(), by_name.number());
         assert_eq!(proxy.phase(stream), Phase::Paused);

@@ -309,3 +309,25 @@ fn whatever_names_tenant_class_and_limit_arrives_in_the_plan() {
     };
     assert_eq!(words, [limit(60, 60, 60), both(600, 6000), Allowed::Deny, both(60, 600), Allowed::Unlimited]);
 }
+
+#[test]
+fn a_limit_is_counted_as_its_rule_says_or_as_it_says_itself() {
+    let policy = good("windows");
+    let bucket = |requests, seconds: u64, burst| Limit::new(requests, Ms(seconds * 1000), burst).expect("a limit");
+    let window =
+        |requests, seconds: u64, spread| Limit::fixed_window(requests, Ms(seconds * 1000), spread).expect("a limit");
+    let limits =
+        |rule: usize, tier: usize| -> Vec<Limit> { policy.rules[rule].tiers[tier].entries[0].limits().collect() };
+    assert_eq!(limits(0, 0), [window(100, 60, true), window(1000, 3600, false), bucket(20, 60, 30)]);
+    assert_eq!(limits(0, 1), [bucket(600, 60, 600)]);
+    assert_eq!(limits(1, 0), [bucket(100, 60, 100), window(100, 60, true), window(1, 86_400, false)]);
+    let bounded = policy.rules[1].tiers[0].entries[0].allowance.bounded();
+    let names: Vec<_> = bounded.iter().map(|bounded| (bounded.kind.period.0 / 1000, bounded.kind.format)).collect();
+    assert_eq!(names, [(60, "t3"), (60, "w1"), (86_400, "w1")]);
+    // A share of 33 of 100, of 333 of 1000, and of a bucket.
+    let own: Vec<_> =
+        policy.rules[0].tiers[0].entries[0].allowance.bounded().iter().map(|bounded| bounded.own).collect();
+    let shares = [window(100, 60, true), window(1000, 3600, false), bucket(20, 60, 30)].map(|limit| limit.share(3, 1));
+    assert_eq!(own, shares.map(Some));
+    assert_eq!(shares.map(|share| share.burst()), [33, 333, 10]);
+}

@@ -118,6 +118,12 @@ rules:
     overrides: {user.big: {default: unlimited, a: 10/m}}
     on_error: deny
   - {name: share, key: [{client_ip: host}], mode: local, limits: 100/m}
+  - name: windows
+    key: [{client_ip: host}]
+    algorithm: fixed_window
+    spread: true
+    limits: {requests: 100, per: 1m, algorithm: fixed_window, spread: false}
+    on_error: allow
 response:
   status: 503
   content_type: text/plain

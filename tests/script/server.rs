@@ -55,16 +55,21 @@ pub struct Script(pub String);
 impl Script {
     /// The file as it is.
     pub fn plain(connection: &mut Connection) -> Script {
-        Script::load(connection, algorithm::TOKEN_BUCKET.text)
+        Script::load(connection, &algorithm::TOKEN_BUCKET.text())
     }
 
     /// The file with a clock that each call sets.
     pub fn clocked(connection: &mut Connection) -> Script {
-        let after = AFTER.replace("KEPT_MS", &KEPT_MS.to_string());
-        Script::load(connection, &format!("{BEFORE}{}{after}", algorithm::TOKEN_BUCKET.text))
+        Script::clocked_text(connection, &algorithm::TOKEN_BUCKET.text())
     }
 
-    fn load(connection: &mut Connection, text: &str) -> Script {
+    /// Any script with a clock that each call sets.
+    pub fn clocked_text(connection: &mut Connection, text: &str) -> Script {
+        let after = AFTER.replace("KEPT_MS", &KEPT_MS.to_string());
+        Script::load(connection, &format!("{BEFORE}{text}{after}"))
+    }
+
+    pub fn load(connection: &mut Connection, text: &str) -> Script {
         let loaded = cmd("SCRIPT").arg("LOAD").arg(text).query(connection);
         Script(loaded.expect("Redis takes the script"))
     }

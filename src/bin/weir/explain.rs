@@ -150,6 +150,11 @@ impl Options {
                  (line {})",
                 manager.at.line
             ),
+            (Note::Window, _) => {
+                "a window is told as of its beginning: x-ratelimit-reset, t and retry-after are until it ends, so less \
+                 by what has passed of it"
+                    .to_owned()
+            }
             (Note::Jitter(thousandths), _) => {
                 let percent = f64::from(*thousandths) / 10.0;
                 format!("retry-after of a limited request is longer at random by up to {percent} %, in whole seconds")

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::AnsiColor;
-use weir::explain::words::{limit, mode};
+use weir::explain::words::{algorithm, limit, limit_of, mode};
 use weir::explain::{AnswerSeen, Because, BucketSeen, Charge, Explanation, LimiterSeen, RuleResult, RuleSeen, When};
 use weir::policy::{Limit, Path, Segment, Tree};
 
@@ -138,7 +138,7 @@ fn rule_lines(rule: &RuleSeen, line: usize, rows: &mut Rows) {
 }
 
 fn bucket_lines(bucket: &BucketSeen, rows: &mut Rows) {
-    rows.row("limit", &limit(bucket.limit));
+    rows.row("limit", &limit_of(bucket));
     if let Some(own) = bucket.own {
         rows.row("  of a proxy", &limit(own));
     }
@@ -174,6 +174,7 @@ fn rule_json(rule: &RuleSeen, line: usize) -> Tree {
 fn bucket_json(bucket: &BucketSeen) -> Tree {
     let numbers = |limit: Limit| {
         object([
+            ("algorithm", text(algorithm(limit.algorithm()))),
             ("requests", number(limit.requests())),
             ("per_ms", number(limit.period().0)),
             ("burst", number(limit.burst())),
@@ -191,6 +192,7 @@ fn bucket_json(bucket: &BucketSeen) -> Tree {
         ("limiter_because", maybe(bucket.limiter.as_ref().map(LimiterSeen::because))),
         ("limiter_may_be", may_be.map_or(Tree::Null, |names| Tree::List(names.iter().map(text).collect()))),
         ("limit", numbers(bucket.limit)),
+        ("window_offset_ms", bucket.offset.map_or(Tree::Null, |offset| number(offset.0))),
         ("of_a_proxy", bucket.own.map_or(Tree::Null, numbers)),
     ])
 }

@@ -22,15 +22,19 @@ impl Entry {
     /// Whether a request may have its cost of what is at hand, should that be enough. What was lent to another tier, or
     /// under a limit that has been lowered, is no way round the request's own limit: there has to be so much in its bucket
     /// as its own limit sees it. Where nothing is known the lease alone tells.
-    pub(super) fn may_spend(&self, ask: &Ask, now: Ms) -> bool {
-        self.known(ask, now).is_none() || self.seen(ask, now).standing(ask.limit).remaining >= ask.cost
+    pub(super) fn may_spend(&self, known: Option<Used>, ask: &Ask, now: Ms) -> bool {
+        known.is_none_or(|known| self.with_lease(known, ask, now).has(ask.limit, ask.cost))
     }
 
     /// How long the limiter is not asked for such a cost; None where it may be asked. What it has denied under another limit
     /// is no news for this one, unless its bucket is known to be dry, too.
     pub(super) fn quiet_for(&self, ask: &Ask, cost: u64, now: Ms) -> Option<Ms> {
         let wait = self.lease.quiet_for(now, cost)?;
-        let has_it = |known: Used| known.standing(ask.limit).remaining >= cost;
+        if self.known.is_some_and(|known| known.is_over(ask.limit, now)) {
+            // So is what was denied.
+            return None;
+        }
+        let has_it = |known: Used| known.has(ask.limit, cost);
         let is_news = self.epoch != ask.epoch() && self.known(ask, now).is_none_or(has_it);
         (!is_news).then_some(wait)
     }
@@ -43,10 +47,17 @@ impl Entry {
             _ if lease.size == 0 || lease.expires <= now => return None,
             mode => {
                 let root_is_low = mode == Mode::Exact || self.known.is_none_or(|known| known.is_low(ask.limit));
-                self.written + lease.goes_back_after(ask.limit, root_is_low)?
+                self.written + lease.goes_back_after(ask.limit, ask.terms(), root_is_low)?
             }
         };
         Some(if at <= now { Due::Now } else { Due::LookIn(at - now) })
+    }
+
+    /// What was spent first of a window that is over is owed to nobody: it counts in that window alone.
+    pub(super) fn forget_past_debts(&mut self, ask: &Ask, now: Ms) {
+        if self.known.is_some_and(|known| known.is_over(ask.limit, now)) {
+            self.lease.spent = 0;
+        }
     }
 
     /// Has what is spent first stay in the table until the limiter has been told of it; from then on it means something
@@ -60,20 +71,24 @@ impl Entry {
 
     /// What the limiter has said of the bucket, as it is now. What it has lent does not come back while it is lent.
     pub(super) fn known(&self, ask: &Ask, now: Ms) -> Option<Used> {
-        let known = self.known.filter(|known| known.at <= now)?;
+        let known = self.known.filter(|known| known.is_told_by(ask.limit, now))?;
         let lent_until = self.lease.expires.max(known.at).min(now);
-        Some(known.refilled_down_to(ask.limit, lent_until, self.lease.size).refilled(ask.limit, now))
+        let then = known.refilled_down_to(ask.limit, lent_until, self.lease.size);
+        Some(if lent_until == now { then } else { then.refilled(ask.limit, now) })
     }
 
     /// The bucket as this proxy sees it: what the limiter has, as far as is known, and what it has lent.
-    pub(super) fn seen(&self, ask: &Ask, now: Ms) -> Used {
-        let root = self.known(ask, now).unwrap_or(Used::all(ask.limit, now));
+    pub(super) fn seen(&self, known: Option<Used>, ask: &Ask, now: Ms) -> Used {
+        self.with_lease(known.unwrap_or_else(|| Used::all(ask.limit, now)), ask, now)
+    }
+
+    fn with_lease(&self, root: Used, ask: &Ask, now: Ms) -> Used {
         root.plus(ask.limit, self.lease.at_hand(now))
     }
 
     /// Whether the limiter may have this cost only together with what is at hand.
     pub(super) fn is_short_of(&self, ask: &Ask, cost: u64, now: Ms) -> bool {
-        let has_it = |known: Used| known.standing(ask.limit).remaining >= cost;
+        let has_it = |known: Used| known.has(ask.limit, cost);
         self.lease.at_hand(now) > 0 && !self.known(ask, now).is_some_and(has_it)
     }
 
@@ -81,7 +96,7 @@ impl Entry {
     pub(super) fn refusal(&self, ask: &Ask, now: Ms) -> Option<Share> {
         if let Mode::Lease(_) = ask.mode {
             let wait = self.quiet_for(ask, ask.cost, now)?;
-            let share = self.seen(ask, now).refuse(ask.limit, ask.cost, wait);
+            let share = self.seen(self.known(ask, now), ask, now).refuse(ask.limit, ask.cost, wait, now);
             return Some(self.wait_for_lease(ask, share, wait, now));
         }
         if self.holds_up(ask, now) {
@@ -89,7 +104,7 @@ impl Entry {
             return None;
         }
         // Others may have taken since, so it is certain only that more than this is not there.
-        let share = self.known(ask, now)?.share_of(ask.limit, ask.cost);
+        let share = self.known(ask, now)?.share_of(ask.limit, ask.cost, now);
         matches!(share, Share::Refused { .. }).then(|| self.wait_for_lease(ask, share, Ms(1), now))
     }
 
@@ -116,13 +131,11 @@ impl Entry {
         let back = match ask.mode {
             // It goes back as soon as it is spent.
             Mode::Exact if lease.at_hand(now) == 0 => Ms(0),
-            _ => lease.goes_back_after(limit, root_is_low).unwrap_or(lease.expires - now),
+            _ => lease.goes_back_after(limit, ask.terms(), root_is_low).unwrap_or(lease.expires - now),
         };
         let back = back + SETTLING;
-        let least = Used::nothing(now).minus(limit, lease.size);
-        let then = known.refilled(limit, now + back);
-        let then = Used { units: then.units.max(least.units), ..then }.plus(limit, lease.at_hand(now));
-        let later = match then.share_of(limit, ask.cost) {
+        let then = known.with_lent(limit, lease.size, now + back).plus(limit, lease.at_hand(now));
+        let later = match then.share_of(limit, ask.cost, now + back) {
             Share::Granted(_) => Ms(0),
             Share::Refused { retry_after, .. } => retry_after,
         };
@@ -145,10 +158,9 @@ impl Entry {
             return share;
         }
         let settles = settles + SETTLING;
-        let least = Used::nothing(settles).minus(ask.limit, self.lease.spent);
-        let used = self.known.map_or(least, |known| known.refilled(ask.limit, settles));
-        let used = Used { units: used.units.max(least.units), at: settles };
-        match used.share_of(ask.limit, ask.cost) {
+        let known = self.known.unwrap_or(Used::nothing(settles));
+        let used = known.with_lent(ask.limit, self.lease.spent, settles);
+        match used.share_of(ask.limit, ask.cost, settles) {
             Share::Granted(_) => share,
             Share::Refused { retry_after: later, .. } => {
                 Share::Refused { standing, retry_after: retry_after.max((settles - now) + later) }
@@ -158,8 +170,9 @@ impl Entry {
 
     /// Notes what the limiter has said.
     pub(super) fn note(&mut self, ask: &Ask, said: Said, now: Ms, random: u64) {
-        let used = said.acquired.used(ask.limit, said.sent);
+        let used = said.acquired.used(ask.limit, said.sent, now);
         if let Mode::Async { .. } = ask.mode {
+            self.forget_past_debts(ask, now);
             // What was spent since is not settled yet.
             let used = used.minus(ask.limit, self.lease.spent);
             // Nor may be what is being settled just now, by another call than this: then the lesser level counts.

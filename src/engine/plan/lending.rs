@@ -73,6 +73,9 @@ impl Plan {
     /// Whether this worker makes the one call about a lease that may be out.
     pub fn open_call(&self, ask: &Ask, wish: Wish, worker: u32, now: Ms, timeout: Ms) -> Election {
         let opened = self.change(ask, now, |entry| {
+            if let Mode::Async { .. } = ask.mode {
+                entry.forget_past_debts(ask, now);
+            }
             let unsettled = entry.lease.spent;
             // Without leases nothing is held but for a moment, for requests that wait for other buckets, too.
             let wish = match (ask.mode, wish) {
@@ -136,7 +139,7 @@ impl Plan {
     /// known here. None where it may fit.
     pub fn expected(&self, ask: &Ask, now: Ms) -> Option<Share> {
         let entry = self.read(ask)?;
-        let share = entry.known(ask, now)?.share_of(ask.limit, ask.cost);
+        let share = entry.known(ask, now)?.share_of(ask.limit, ask.cost, now);
         matches!(share, Share::Refused { .. }).then(|| entry.wait_for_lease(ask, share, Ms(1), now))
     }
 

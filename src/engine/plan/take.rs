@@ -106,7 +106,8 @@ impl Plan {
 
     fn take_lent(&self, ask: &Ask, now: Ms) -> Taken {
         let looked = self.change(ask, now, |entry| {
-            if entry.may_spend(ask, now) && entry.lease.spend(now, ask.cost) {
+            let known = entry.known(ask, now);
+            if entry.may_spend(known, ask, now) && entry.lease.spend(now, ask.cost) {
                 entry.means_until = entry.means_until.max(entry.lease.expires);
                 let due = match ask.mode {
                     Mode::Lease(_) => entry.lease.runs_out(now).then_some(Due::Ahead),
@@ -115,7 +116,7 @@ impl Plan {
                 };
                 return ControlFlow::Break(Taken::Granted {
                     limit: ask.limit,
-                    standing: entry.seen(ask, now).standing(ask.limit),
+                    standing: entry.seen(known, ask, now).standing(ask.limit, now),
                     receipt: Receipt::Lease(entry.lease.moment()),
                     due,
                 });
@@ -140,6 +141,7 @@ impl Plan {
             if entry.known.is_none() && !ask.shadow {
                 return None;
             }
+            entry.forget_past_debts(ask, now);
             let known = entry.known.get_or_insert(Used::nothing(now));
             let share = known.take(ask.limit, now, ask.cost);
             if let Share::Granted(_) = share {

@@ -22,7 +22,7 @@
 use std::str::from_utf8;
 
 use super::key;
-use crate::algorithm::{Acquire, Acquired, Script, TOKEN_BUCKET};
+use crate::algorithm::{Acquire, Acquired, SCRIPTS, Script};
 use crate::bucket::BucketId;
 use crate::clock::Ms;
 use crate::limiter::{Attempt, Capabilities, Failure, HttpCall, HttpEnd, Reply, Transport};
@@ -30,9 +30,6 @@ use crate::policy::Policy;
 
 /// Where calls are sent.
 pub const PATH: &str = "/v1/run";
-
-/// The scripts that there are.
-pub const SCRIPTS: [&Script; 1] = [&TOKEN_BUCKET];
 
 /// The longest call in bytes.
 pub const MAX_CALL: usize = 64 * 1024;
@@ -108,7 +105,7 @@ pub fn add_part(call: &mut String, script: &Script, key: &str, asked: &Acquire) 
     for word in [" ", script.format, "/", script.sha, " ", key] {
         call.push_str(word);
     }
-    asked.arguments().for_each(|number| add_number(call, number));
+    asked.arguments(key).for_each(|number| add_number(call, number));
     call.push('\n');
 }
 

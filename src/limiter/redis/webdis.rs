@@ -78,19 +78,18 @@ impl From<Attempt> for By {
 /// Encodes `acquire` at one bucket.
 pub fn encode(script: &Script, by: By, key: &str, asked: &Acquire) -> HttpCall {
     let mut body = String::new();
-    let name = match by {
-        By::Sha => script.sha,
-        By::Text => script.text,
-    };
     body.push_str(command(by));
     let mut part = |bytes: &[u8]| {
         body.push('/');
         escape_into(&mut body, bytes);
     };
-    part(name.as_bytes());
+    match by {
+        By::Sha => part(script.sha.as_bytes()),
+        By::Text => part(script.text().as_bytes()),
+    }
     part(b"1");
     part(key.as_bytes());
-    asked.arguments().for_each(|number| part(number.to_string().as_bytes()));
+    asked.arguments(key).for_each(|number| part(number.to_string().as_bytes()));
     HttpCall { path: "/", content_type: "application/x-www-form-urlencoded", body }
 }
 

@@ -1,7 +1,7 @@
 //! The closed sets of words.
 
 use crate::clock::Ms;
-use crate::policy::{Kind, Mode, OnError, Reset, Terms, TransportName, UpstreamHeaders};
+use crate::policy::{AlgorithmName, Kind, Mode, OnError, Reset, Terms, TransportName, UpstreamHeaders};
 
 choices! {
     /// How a limiter is reached.
@@ -11,8 +11,9 @@ choices! {
     }
 
     /// How a rule counts.
-    ALGORITHMS, ALGORITHM_WORDS: () {
-        "token_bucket" => (), "the only one";
+    ALGORITHMS, ALGORITHM_WORDS: AlgorithmName {
+        "token_bucket" => AlgorithmName::TokenBucket, "tokens come back evenly, and up to `burst` of them wait";
+        "fixed_window" => AlgorithmName::FixedWindow, "`requests` in each window of `per`, which begins at a multiple of it";
     }
 
     /// Where tokens are; terms and intervals are words of their own.

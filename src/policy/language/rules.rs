@@ -54,7 +54,18 @@ pub static RULE: Object = object(
             optional("`limits` has no tiers, or the one tier `default`"),
             "Which tenants have which limits.",
         ),
-        field("algorithm", Word(ALGORITHM_WORDS), Default(r#""token_bucket""#), "How it is counted."),
+        field(
+            "algorithm",
+            Word(ALGORITHM_WORDS),
+            Default(r#""token_bucket""#),
+            "How it is counted, where a limit does not say another one.",
+        ),
+        field(
+            "spread",
+            Boolean,
+            Default("false"),
+            "Windows of each key begin later, by a part of `per` that is the key's own.",
+        ),
         field("mode", Word(MODE_WORDS), Default(r#""lease""#), "Where its tokens are."),
         field("lease", Value::Object(&LEASE), Parts, "How a proxy borrows."),
         field(
@@ -104,6 +115,7 @@ pub static RULE: Object = object(
     Case { field: "mode", is: r#""lease""#, by_default: true, needs: &[], refuses: &["sync_interval"] },
     Case { field: "mode", is: r#""async""#, by_default: false, needs: &[], refuses: &["lease"] },
     Case { field: "mode", is: r#""local""#, by_default: false, needs: &[], refuses: &["lease", "sync_interval"] },
+    Case { field: "algorithm", is: r#""token_bucket""#, by_default: true, needs: &[], refuses: &["spread"] },
 ]);
 
 /// `limiter` of a rule, where it is more than a name.
@@ -261,7 +273,7 @@ pub static LIMIT: Object = object(
             "requests",
             Integer(&(1, 9_007_199_254_740_991)),
             Required("write how many requests per period"),
-            "How many come back per period.",
+            "How many come back per period, or are in a window.",
         ),
         with_examples(
             field(
@@ -276,7 +288,13 @@ pub static LIMIT: Object = object(
             "burst",
             Integer(&(1, 9_007_199_254_740)),
             optional("as `requests`"),
-            "How many at once; with `mode: lease` 2 at least.",
+            "How many at once; with `mode: lease` 2 at least. A window has none.",
         ),
+        field("algorithm", Word(ALGORITHM_WORDS), optional("as the rule says"), "How it is counted."),
+        field("spread", Boolean, optional("as the rule says"), "As in the rule."),
     ],
-);
+)
+.with_cases(&[
+    Case { field: "algorithm", is: r#""token_bucket""#, by_default: false, needs: &[], refuses: &["spread"] },
+    Case { field: "algorithm", is: r#""fixed_window""#, by_default: false, needs: &[], refuses: &["burst"] },
+]);

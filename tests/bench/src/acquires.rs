@@ -28,7 +28,7 @@ pub fn measure(keys: u64, rounds: usize, seconds: f64) -> Result<InRedis> {
     let mut connection = redis.operator()?;
     // A thousand keys at a time take longer than an operator may.
     connection.set_read_timeout(Some(Duration::from_secs(60)))?;
-    cmd("SCRIPT").arg("LOAD").arg(TOKEN_BUCKET.text).exec(&mut connection)?;
+    cmd("SCRIPT").arg("LOAD").arg(TOKEN_BUCKET.text()).exec(&mut connection)?;
     let limit =
         |requests, seconds: u64, burst| Limit::new(requests, Ms(seconds * 1000), burst).map_err(|e| format!("{e:?}"));
     // The README's smallest policy, which lends a token, and a bucket that lends none; neither ends meanwhile.

@@ -73,7 +73,7 @@ fn what_is_left_and_a_refusal_never_disagree() {
         seen[usize::from(matches!(share, Share::Refused { .. }))] += 1;
         assert_true(&policy, limit, share, cost, level.level(limit), random.draw());
         // One that is refused for longer than the bucket says, for another waits for its answer.
-        let quiet = level.refuse(limit, cost, Ms(random.draw() % 100_000));
+        let quiet = level.refuse(limit, cost, Ms(random.draw() % 100_000), Ms(5));
         let below = level.level(limit).min(i64::try_from(cost * limit.period().0).expect("it fits") - 1);
         assert_true(&policy, limit, quiet, cost, below, random.draw());
     }
@@ -103,7 +103,7 @@ fn what_is_left_and_a_refusal_never_disagree_in_a_group() {
             left.extend((count..run.count).map(|_| None));
             granted.push(count);
         }
-        let shares = Acquired { level: units, lent: Lent::default(), granted }.shares(limit, &runs);
+        let shares = Acquired { level: units, lent: Lent::default(), granted, window_left: Ms(0) }.shares(limit, &runs);
         assert_eq!(shares.len(), costs.len());
         for ((share, cost), left) in shares.into_iter().zip(costs).zip(left) {
             assert_eq!(matches!(share, Share::Granted(_)), left.is_some());

@@ -4,6 +4,7 @@
 
 mod grpc;
 mod jwt;
+mod quotas;
 
 use std::fs;
 use std::net::Ipv4Addr;

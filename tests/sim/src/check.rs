@@ -1,5 +1,7 @@
 //! What must hold: the promise of leases.md in the one form that covers every interval, and what proxies may hold.
 
+use crate::clock::START;
+
 /// A limit: tokens are `period_ms` units, and each millisecond adds `requests` units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limit {
@@ -36,11 +38,19 @@ pub struct Promise {
     slack: i128,
     /// How far below zero it has gone, slack apart.
     pub broken: i128,
+    /// Where it is that of a fixed window: how long after multiples of the period windows begin, by the root's clock. Then
+    /// all of it comes back at once where that passes a border, and nothing before; where it is set back, no window begins.
+    pub window: Option<u64>,
 }
 
 impl Promise {
     pub fn new(limit: Limit, at: u64) -> Promise {
-        Promise { limit, level: limit.capacity(), at, slack: 0, broken: 0 }
+        Promise { limit, level: limit.capacity(), at, slack: 0, broken: 0, window: None }
+    }
+
+    /// Of a bucket, or of a window, from the start on.
+    pub fn of(limit: Limit, is_window: bool) -> Promise {
+        Promise { window: is_window.then_some(0), ..Promise::new(limit, if is_window { START } else { 0 }) }
     }
 
     /// So many tokens were admitted.
@@ -81,9 +91,15 @@ impl Promise {
     }
 
     pub fn pass(&mut self, at: u64) {
-        let grown = i128::from(at.saturating_sub(self.at)) * i128::from(self.limit.requests);
+        let grown = match self.window {
+            None => i128::from(at.saturating_sub(self.at)) * i128::from(self.limit.requests),
+            Some(offset) => {
+                let begin = (at - offset) / self.limit.period_ms * self.limit.period_ms + offset;
+                if begin > self.at { self.limit.capacity() } else { 0 }
+            }
+        };
         self.level = self.limit.capacity().min(self.level + grown);
-        self.at = self.at.max(at);
+        self.at = if self.window.is_some() { at } else { self.at.max(at) };
     }
 
     /// A failure may admit so many units more from now on, once.

@@ -100,6 +100,7 @@ fn scenario(case: &Case, mode: Mode) -> Scenario {
         workers: 1,
         buckets,
         limits: Limits(vec![case.limit]),
+        windows: None,
         tiers: false,
         costs: vec![1],
         timeout_ms: 100,

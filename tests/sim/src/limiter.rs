@@ -13,6 +13,8 @@ pub struct Limiter {
     /// How far the clock has gone forward in all, in ms: the root's time. No bucket refills faster, whatever is done to
     /// the clock.
     forward: u64,
+    /// What it has are windows, whose time is what the clock says.
+    windows: bool,
     pub knows_script: bool,
     pub read_only_until: u64,
     /// Where writes may be lost: each write's true time, its bucket, what was there before, and the tokens that it
@@ -21,13 +23,14 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    pub fn new(buckets: u32, drift: i64, keeps_journal: bool) -> Limiter {
+    pub fn new(buckets: u32, windows: bool, drift: i64, keeps_journal: bool) -> Limiter {
         let clock = WrongClock::new(0, drift);
         Limiter {
             roots: vec![Root::default(); buckets as usize],
             seen: clock.ms(0),
             clock,
             forward: 0,
+            windows,
             knows_script: true,
             read_only_until: 0,
             journal: keeps_journal.then(Vec::new),
@@ -39,7 +42,7 @@ impl Limiter {
         let clock = self.clock.ms(now);
         self.forward += clock.saturating_sub(self.seen);
         self.seen = clock;
-        (clock, self.forward)
+        (clock, if self.windows { clock } else { self.forward })
     }
 
     pub fn set_clock(&mut self, now: u64, by_ms: i64) {
@@ -74,11 +77,16 @@ impl Limiter {
         root.slots.iter().filter(|slot| slot.end > now).map(|slot| slot.tokens).sum()
     }
 
-    /// Units missing to full, now.
-    pub fn missing(&self, bucket: u32, limit: Limit) -> i128 {
+    /// Units missing to full, now; `window` as in a promise.
+    pub fn missing(&self, bucket: u32, limit: Limit, window: Option<u64>) -> i128 {
         let root = self.root(bucket);
         if root.expires_at.is_none_or(|expires_at| self.seen > expires_at) {
             return 0;
+        }
+        if let Some(offset) = window {
+            let begin = (self.seen - offset) / limit.period_ms * limit.period_ms + offset;
+            let used = if begin > root.time { 0 } else { root.used * i128::from(limit.period_ms) };
+            return used.max(limit.units(self.lent(bucket)));
         }
         let gained = i128::from(self.seen.saturating_sub(root.time)) * i128::from(limit.requests);
         // It refills up to what is not lent.

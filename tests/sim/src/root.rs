@@ -5,8 +5,19 @@
 //! block, marked with the rule's number, so that a test can break one on purpose. Doubles only where the script's
 //! result depends on their rounding.
 
+mod window;
+
 /// Scripts count in doubles, which are exact for whole numbers below this.
 pub const EXACT: i128 = 1 << 53;
+
+/// Which script is called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    #[default]
+    TokenBucket,
+    /// `lua/fixed_window.lua`: see `root/window.rs`. Its `burst` are its requests, and a unit is a token.
+    FixedWindow,
+}
 
 /// One bucket, as it is stored. A unit is 1/period of a token: each millisecond adds `requests` units.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -46,6 +57,9 @@ pub struct Run {
 /// The arguments of a call, as the head of the script explains them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Acquire {
+    pub algorithm: Algorithm,
+    /// How long after multiples of the period windows begin.
+    pub offset_ms: u64,
     pub requests: u64,
     pub period_ms: u64,
     pub burst: u64,
@@ -92,6 +106,9 @@ impl Root {
     pub fn acquire(&mut self, clock: u64, call: &Acquire) -> Reply {
         if self.expires_at.is_none_or(|expires_at| clock > expires_at) {
             *self = Root { used: 0, time: clock, slots: Vec::new(), expires_at: None };
+        }
+        if call.algorithm == Algorithm::FixedWindow {
+            return self.acquire_window(clock, call);
         }
         // Rule 9: the bucket's time stands still while the clock is behind, but for one that was set back.
         let now = clock.max(self.time);
@@ -216,7 +233,10 @@ impl Root {
     fn open(&mut self, size: u64, rich: bool, now: u64, call: &Acquire) -> (u64, u64) {
         let small = size <= (call.burst / 64).clamp(3, 64);
         let kind = if rich && small { Kind::Long } else { Kind::Short };
-        let life = call.life_of(kind);
+        self.open_slot(size, kind, call.life_of(kind), now)
+    }
+
+    fn open_slot(&mut self, size: u64, kind: Kind, life: u64, now: u64) -> (u64, u64) {
         let ends: Vec<u64> = self.slots.iter().filter(|slot| slot.kind == kind).map(|slot| slot.end).collect();
         let end = match ends[..] {
             // Two slots of a kind at most: the previous one only runs out.
@@ -264,7 +284,8 @@ impl Root {
 
 impl Acquire {
     pub fn units(&self, tokens: u64) -> i128 {
-        i128::from(tokens) * i128::from(self.period_ms)
+        let unit = if self.algorithm == Algorithm::TokenBucket { self.period_ms } else { 1 };
+        i128::from(tokens) * i128::from(unit)
     }
 
     pub fn capacity(&self) -> i128 {
@@ -280,6 +301,8 @@ impl Acquire {
     /// How long a slot of this kind takes leases, and then lives on at least.
     fn life_of(&self, kind: Kind) -> u64 {
         match kind {
+            // Where the clock was set back, each lease keeps the time that it had left.
+            _ if self.algorithm == Algorithm::FixedWindow => 0,
             Kind::Long => self.life_ms,
             Kind::Short => self.short_life_ms(),
         }
@@ -296,25 +319,49 @@ impl Acquire {
     }
 
     pub fn to_args(&self) -> Vec<u64> {
-        let Acquire { requests, period_ms, burst, life_ms, lend, want, end, size, carry, hold, debt, number, runs } =
-            self;
-        let mut args = vec![*requests, *period_ms, *burst, *life_ms, *lend, *want, *end, *size, *carry];
-        args.extend([u64::from(*hold), *debt, *number]);
-        args.extend(runs.iter().flat_map(|run| [run.cost, run.count]));
+        let Acquire { requests, period_ms, life_ms, lend, want, end, size, carry, hold, debt, number, .. } = *self;
+        let third = if self.algorithm == Algorithm::TokenBucket { self.burst } else { self.offset_ms };
+        let mut args = vec![requests, period_ms, third, life_ms, lend, want, end, size, carry];
+        args.extend([u64::from(hold), debt, number]);
+        args.extend(self.runs.iter().flat_map(|run| [run.cost, run.count]));
         args
     }
 
     /// None for arguments that the script's caller promises not to send.
     pub fn from_args(args: &[u64]) -> Option<Acquire> {
-        let (&[requests, period_ms, burst, life_ms, lend, want, end, size, carry, hold, debt, number], runs) =
+        Acquire::read(Algorithm::TokenBucket, args)
+    }
+
+    /// The same for a script.
+    pub fn read(algorithm: Algorithm, args: &[u64]) -> Option<Acquire> {
+        let (&[requests, period_ms, third, life_ms, lend, want, end, size, carry, hold, debt, number], runs) =
             args.split_first_chunk::<12>()?;
         let (runs, []) = runs.as_chunks::<2>() else { return None };
         let runs: Vec<Run> = runs.iter().map(|&[cost, count]| Run { cost, count }).collect();
-        let is_limit = requests > 0 && period_ms > 0 && burst > 0;
+        let (burst, offset_ms) = match algorithm {
+            Algorithm::TokenBucket => (third, 0),
+            Algorithm::FixedWindow => (requests, third),
+        };
+        let is_limit = requests > 0 && period_ms > offset_ms && burst > 0;
         let costs_fit = runs.iter().all(|run| (1..=burst).contains(&run.cost));
         let hold = hold == 1;
-        let call =
-            Acquire { requests, period_ms, burst, life_ms, lend, want, end, size, carry, hold, debt, number, runs };
+        let call = Acquire {
+            algorithm,
+            offset_ms,
+            requests,
+            period_ms,
+            burst,
+            life_ms,
+            lend,
+            want,
+            end,
+            size,
+            carry,
+            hold,
+            debt,
+            number,
+            runs,
+        };
         (is_limit && costs_fit && call.capacity() < EXACT).then_some(call)
     }
 }

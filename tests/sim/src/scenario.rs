@@ -27,6 +27,8 @@ pub struct Scenario {
     /// Tenants: each has a bucket of the first rule.
     pub buckets: u32,
     pub limits: Limits,
+    /// They are of fixed windows, whose bursts are their requests: whether those are spread. None: of token buckets.
+    pub windows: Option<bool>,
     /// There are two tiers: the second has the limit of the next version. Which one a request is in is its own to say.
     pub tiers: bool,
     /// The costs that requests have; each is a class of the policy.
@@ -147,6 +149,13 @@ impl Scenario {
         let (proxies, workers) = (chance.pick(&[1, 2, 2, 3, 3, 4, 5]), chance.pick(&[1, 1, 1, 2, 3]));
         let first = limit(chance);
         let limits: Vec<Limit> = std::iter::once(first).chain((0..2).map(|_| changed(chance, first))).collect();
+        // Of a chance of its own, so that a seed's other draws stay as they were.
+        let mut windows = Random::new(seed, 1 << 42);
+        let windows = windows.one_in(4).then(|| windows.one_in(2));
+        let limits = match windows {
+            Some(_) => limits.into_iter().map(|limit| Limit { requests: limit.burst, ..limit }).collect(),
+            None => limits,
+        };
         let smallest = limits.iter().map(|limit| limit.burst).min().unwrap_or(1);
         let modes = modes(chance, smallest);
         let is_async = modes.iter().any(|mode| matches!(mode, Mode::Async { .. }));
@@ -167,6 +176,7 @@ impl Scenario {
             workers,
             buckets,
             limits: Limits(limits),
+            windows,
             tiers: false,
             costs,
             timeout_ms: chance.pick(&[10, 20, 40, 100, 100]),
@@ -278,7 +288,11 @@ impl Scenario {
             Mode::Async { interval_ms } => format!(r#""async", "sync_interval": "{interval_ms}ms""#),
         };
         let mut limits = self.tier_limits(rule, version).map(|Limit { requests, period_ms, burst }| {
-            format!(r#"{{"requests": {requests}, "per": "{}s", "burst": {burst}}}"#, period_ms / 1000)
+            let counted = match self.windows {
+                Some(spread) => format!(r#""algorithm": "fixed_window", "spread": {spread}"#),
+                None => format!(r#""burst": {burst}"#),
+            };
+            format!(r#"{{"requests": {requests}, "per": "{}s", {counted}}}"#, period_ms / 1000)
         });
         let limits = match (limits.next(), limits.next()) {
             (Some(first), Some(second)) => format!(

@@ -21,6 +21,7 @@ pub fn plot() -> Result<String, Box<dyn Error>> {
         workers: 1,
         buckets: 1,
         limits: Limits(vec![Limit { requests: 1000, period_ms: 1000, burst: 1000 }]),
+        windows: None,
         tiers: false,
         costs: vec![1],
         timeout_ms: 100,

@@ -1,6 +1,8 @@
 //! What stands in a call and in its reply: the one place that knows how the core and the script speak.
 
-use crate::root::{Acquire, Reply};
+use weir::algorithm::FIXED_WINDOW;
+
+use crate::root::{Acquire, Algorithm, Reply};
 
 /// A call as the limiter reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,10 +27,12 @@ impl Sent {
             "EVALSHA" => false,
             _ => return None,
         };
-        let (_script, keys) = (parts.next()?, parts.next()?);
+        let (script, keys) = (unescaped(parts.next()?)?, parts.next()?);
+        let is_window = script == FIXED_WINDOW.sha || script.ends_with(FIXED_WINDOW.own);
+        let algorithm = if is_window { Algorithm::FixedWindow } else { Algorithm::TokenBucket };
         let key = unescaped(parts.next()?)?;
         let numbers: Option<Vec<u64>> = parts.map(|part| part.parse().ok()).collect();
-        let acquire = Acquire::from_args(&numbers?)?;
+        let acquire = Acquire::read(algorithm, &numbers?)?;
         (keys == "1").then_some(Sent { by_text, key, acquire })
     }
 }

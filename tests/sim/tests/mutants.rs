@@ -22,6 +22,8 @@ struct Part {
 }
 
 const ROOT: &str = "tests/sim/src/root.rs";
+const WINDOW: &str = "tests/sim/src/root/window.rs";
+const ACQUIRE: &str = "src/algorithm/acquire.rs";
 const LEASE: &str = "src/local/lease.rs";
 const TABLE: &str = "src/local/table.rs";
 const LENDING: &str = "src/engine/plan/lending.rs";
@@ -81,6 +83,27 @@ const MUTANTS: &[Mutant] = &[
            part!(ROOT, "let now = «clock.max(self.time)»;", "self.time = self.time.min(clock); clock")),
     mutant("rule 10: the key is gone before its leases are over",
            part!(ROOT, "Some(clock + «self.expiry_ms(clock, call)»);", "call.wait(self.used)")),
+    // The root of a window.
+    mutant("window: one begins where the clock is set back",
+           part!(WINDOW, "let begins = «call.window_begin(now) > before»;", "call.window_begin(now) != call.window_begin(before)")),
+    mutant("window: one begins a millisecond early",
+           part!(WINDOW, "let begins = «call.window_begin(now) > before»;", "call.window_begin(now + 1) > before")),
+    mutant("window: what is lent beyond its beginning is forgotten",
+           part!(WINDOW, "let out = «self.lent_beyond(call.window_begin(now))»;", "0")),
+    mutant("window: what is lent beyond its beginning is forgotten when it ends",
+           part!(WINDOW, "let out = «self.lent_beyond(call.window_begin(now))»;", "self.lent_beyond(now)")),
+    mutant("window: what is lent is forgotten where the clock is set back",
+           part!(WINDOW, "if before > clock + 1000 { «self.set_back(clock, call)» }", "{ self.slots.clear(); clock }")),
+    mutant("window: a lease is carried on although the clock was set back",
+           part!(ROOT, "_ if self.algorithm == Algorithm::FixedWindow => «0»,", "self.period_ms")),
+    mutant("window: lends what is not there",
+           part!(WINDOW, "let extra = «wanted.min(room.max(0) / 4).max(0)»;", "wanted.max(0)")),
+    mutant("window: what is held is not counted", part!(WINDOW, "let size = kept + extra + «held»;", "0")),
+    mutant("window: a lease lives on in the next one",
+           &[Part { file: WINDOW, find: "let valid_ms = «valid_ms.min(left)»;", replace: "valid_ms + 1000" },
+             Part { file: ACQUIRE, find: "let ends_in_time = «window_left == Ms(0) || lent.valid <= window_left»;", replace: "true" }]),
+    mutant("window: the key is gone before it is over",
+           part!(WINDOW, "self.expires_at = Some(«call.window_begin(last) + call.period_ms + 1000»);", "clock + 1")),
     // The proxy.
     mutant("rule 1: what was granted to one who has left is pooled",
            part!(CALLS, "self.close(plan, ask, lending, LendingEnd::Answered(«said»))",
@@ -153,6 +176,7 @@ const HUNTS: &[&[&str]] = &[
     &["model", "CALLS=2"],
     &["model", "CALLS=3", "CASE=back and forth"],
     &["explore", "DEPTH=6", "CASE=lease: 2 proxies, no losses"],
+    &["model", "CALLS=3", "CASE=whose clock"],
     // Where a late reply meets a clock between its end and the next tick: rare.
     &["SEEDS=100", "FROM=24900"],
     &["SEEDS=30000", "FROM=1500"],
@@ -255,7 +279,7 @@ fn write(to: &Path) {
     assert_eq!(lost, Vec::<String>::new());
     // From the last piece of a file to the first, so that places stay.
     for ((file, from, until), arms) in places.iter().rev() {
-        let name = if *file == ROOT { "weir::mutant" } else { "crate::mutant" };
+        let name = if [ROOT, WINDOW].contains(file) { "weir::mutant" } else { "crate::mutant" };
         let text = texts.get_mut(Path::new(file)).expect("a file");
         let piece = &text[*from..*until];
         let choice = format!("match {name}() {{ {arms} _ => {{ {piece} }} }}");

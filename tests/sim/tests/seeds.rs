@@ -44,6 +44,8 @@ fn scenarios_are_of_all_kinds() {
         count(|scenario| scenario.drifts.iter().any(|drift| *drift != 0)),
         count(|scenario| !scenario.faults.is_empty()),
         count(Scenario::is_calm),
+        count(|scenario| scenario.windows == Some(false)),
+        count(|scenario| scenario.windows == Some(true)),
         scenarios
             .iter()
             .filter(|of| has(of, |mode| *mode == Mode::Exact) && has(of, |mode| *mode != Mode::Exact))
@@ -103,6 +105,28 @@ fn a_clock_that_goes_back_and_forth_by_a_second_at_most_adds_nothing() {
         let explored = model::explore(case, case.budget.calls, &Watch::new(None));
         assert_eq!((explored.is_all, explored.broken), (true, None), "{}", case.name);
     }
+}
+
+#[test]
+#[ignore = "takes a minute: make test-sim"]
+fn a_window_keeps_its_promise_where_its_clock_goes_back() {
+    for case in model::cases().iter().filter(|case| case.name.contains("whose clock")) {
+        let explored = model::explore(case, case.budget.calls, &Watch::new(None));
+        assert_eq!((explored.is_all, explored.broken), (true, None), "{}", case.name);
+    }
+}
+
+#[test]
+fn the_promise_of_a_window_is_kept_between_two_borders() {
+    let mut promise = Promise::new(LIMIT, 10_000);
+    promise.window = Some(300);
+    assert_eq!(promise.admit(3, 10_000), Ok(()));
+    assert_eq!(promise.clone().admit(1, 10_299), Err(1000));
+    assert_eq!(promise.admit(3, 10_300), Ok(()));
+    // A clock that is set back begins none; the border that it comes to does.
+    assert_eq!(promise.clone().admit(1, 9_000), Err(1000));
+    assert_eq!(promise.admit(0, 9_000), Ok(()));
+    assert_eq!(promise.admit(3, 9_300), Ok(()));
 }
 
 #[test]

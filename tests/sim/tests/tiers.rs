@@ -23,6 +23,7 @@ fn of(mode: Mode, limits: [Limit; 2], tiers: &[(usize, usize)]) -> (u64, u64) {
         workers: 1,
         buckets: 1,
         limits: Limits(limits.to_vec()),
+        windows: None,
         tiers: true,
         costs: vec![1],
         timeout_ms: 100,

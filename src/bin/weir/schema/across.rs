@@ -12,7 +12,7 @@ impl Defs {
             "policy" => self.across_policy(),
             "rule" => {
                 // Without tiers there is one limit, or the one tier `default`.
-                let one_tier = map([("enum", texts(["requests", "per", "burst", "default"]))]);
+                let one_tier = map([("enum", texts(["requests", "per", "burst", "algorithm", "spread", "default"]))]);
                 let without_tiers = of_field("limits", map([("propertyNames", one_tier)]));
                 let is_lent = of_field("mode", constant(text("lease")));
                 let can_be_lent = map([("properties", map([("limits", self.lent()), ("overrides", self.lent())]))]);

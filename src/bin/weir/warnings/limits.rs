@@ -1,6 +1,6 @@
 //! Limits and classes that hardly mean what they say.
 
-use weir::policy::{Allowance, ClassMatch, Limit, Mode, Path, Policy, Rule, Segment};
+use weir::policy::{AlgorithmName, Allowance, ClassMatch, Limit, Mode, Path, Policy, Rule, Segment};
 
 use super::Warnings;
 use crate::cover::covers;
@@ -80,11 +80,14 @@ impl Warnings<'_> {
     fn lease(&mut self, limit: Limit, proxies: u64, rule: &Rule, path: &Path) {
         let wanted = proxies.saturating_mul(260);
         if limit.burst() < wanted {
+            let has = match limit.algorithm() {
+                AlgorithmName::TokenBucket => format!("a burst of {}", limit.burst()),
+                AlgorithmName::FixedWindow => format!("{} requests in a window", limit.requests()),
+            };
             let message = format!(
-                "has a burst of {}, the smallest of rule {}, for {proxies} proxies: leases save less there, for one \
+                "has {has}, the smallest of rule {}, for {proxies} proxies: leases save less there, for one \
                  call in a hundred requests takes a burst of about {wanted}, and a burst below 64 is lent only while \
                  it is scarce; the limit holds all the same",
-                limit.burst(),
                 rule.name
             );
             self.note_as(Severity::Note, path, message);

@@ -12,6 +12,8 @@ pub struct Case {
     pub proxies: usize,
     pub workers: usize,
     pub limit: Limit,
+    /// It is that of a fixed window, whose burst are its requests.
+    pub windows: bool,
     /// Millionths by which the proxies' clocks are slow.
     pub slow: u64,
     pub costs: Vec<u64>,
@@ -43,7 +45,7 @@ pub fn cases() -> Vec<Case> {
         modes: vec![Mode::Exact, Mode::Lease { life_s: 1 }],
         ..case("exact and lease, 2 proxies, burst 3", 2, 1, 1, 3, &[1], Budget { requests: 3, ..BUDGET })
     };
-    exact().into_iter().chain(lending()).chain([last]).collect()
+    exact().into_iter().chain(lending()).chain([last]).chain(windows()).collect()
 }
 
 fn case(
@@ -61,6 +63,7 @@ fn case(
         proxies,
         workers,
         limit: Limit { requests, period_ms: 1000, burst },
+        windows: false,
         slow: 0,
         costs: costs.to_vec(),
         budget,
@@ -133,6 +136,22 @@ fn lending() -> Vec<Case> {
             1,
         ),
     ]
+}
+
+/// The burst is what a window has; the first ends after a second.
+fn windows() -> Vec<Case> {
+    let pass = Budget { pass: 3, ..BUDGET };
+    let cases = [
+        case("window: exact, 2 proxies", 2, 1, 2, 2, &[1], BUDGET),
+        lends(case("window: lease, 2 proxies", 2, 1, 64, 64, &[1, 16], pass), 1),
+        lends(case("window: lease, 2 proxies, no losses", 2, 1, 64, 64, &[16], Budget { lost: 0, ..pass }), 1),
+        lends(case("window: lease, 2 rules, 2 proxies", 2, 1, 2, 2, &[1], Budget { requests: 3, ..BUDGET }), 2),
+        Case {
+            slow: 900,
+            ..lends(case("window: lease, slow clocks", 2, 1, 64, 64, &[1, 16], Budget { lost: 0, ..BUDGET }), 1)
+        },
+    ];
+    cases.into_iter().map(|case| Case { windows: true, ..case }).collect()
 }
 
 fn lends(case: Case, rules: usize) -> Case {

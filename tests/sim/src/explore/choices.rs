@@ -108,6 +108,10 @@ impl Small<'_> {
         for end in ends.filter(|end| *end > clock + 1) {
             moments.extend([end - START - 1, end - START]);
         }
+        if self.ground.case.windows {
+            let end = (self.now / limit.period_ms + 1) * limit.period_ms;
+            moments.extend([end - 1, end]);
+        }
         moments.sort_unstable();
         moments.dedup();
         moments.retain(|moment| *moment > self.now);

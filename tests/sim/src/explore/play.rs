@@ -202,7 +202,8 @@ impl Small<'_> {
     }
 
     fn admit(&mut self, rule: usize, tokens: u64) {
-        if let Err(units) = self.promises[rule].admit(tokens, self.now) {
+        let at = if self.ground.case.windows { START + self.now } else { self.now };
+        if let Err(units) = self.promises[rule].admit(tokens, at) {
             self.violate(format!("{units} units more than {:?} allows were admitted", self.promises[rule].limit));
         }
     }
@@ -276,7 +277,8 @@ impl Small<'_> {
             if root.expires_at.is_none_or(|at| clock > at) {
                 continue;
             }
-            let (used, lent) = (root.used, root.lent());
+            let unit = if self.ground.case.windows { i128::from(limit.period_ms) } else { 1 };
+            let (used, lent) = (root.used * unit, root.lent());
             let alive: u64 = root.slots.iter().filter(|slot| slot.end > clock).map(|slot| slot.tokens).sum();
             let held: u64 = self.holdings.iter().map(|holdings| holdings[rule].unspent(clock)).sum();
             if used < limit.units(lent) {

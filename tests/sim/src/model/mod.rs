@@ -12,11 +12,13 @@ use state::{Choice, State};
 
 use crate::check::Limit;
 use crate::explore::Watch;
+use crate::root::Algorithm;
 
 /// A small case.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub name: &'static str,
+    pub algorithm: Algorithm,
     pub proxies: usize,
     pub limit: Limit,
     /// Other limits that calls may carry from some moment on.
@@ -41,7 +43,15 @@ pub struct Budget {
 pub fn cases() -> Vec<Case> {
     let budget = Budget { calls: 5, lost: 1, pass: 4, back: 0, forth: 0 };
     let limit = |requests, burst| Limit { requests, period_ms: 1000, burst };
-    let case = |name, proxies, limit, budget| Case { name, proxies, limit, changed: None, life_ms: 2000, budget };
+    let case = |name, proxies, limit, budget| Case {
+        name,
+        algorithm: Algorithm::TokenBucket,
+        proxies,
+        limit,
+        changed: None,
+        life_ms: 2000,
+        budget,
+    };
     vec![
         case("model: 2 proxies, burst 2", 2, limit(1, 2), budget),
         case(
@@ -58,6 +68,24 @@ pub fn cases() -> Vec<Case> {
         ),
         case("model: 2 proxies, burst 4", 2, limit(2, 4), Budget { calls: 4, ..budget }),
         case("model: 3 proxies, burst 2", 3, limit(1, 2), Budget { calls: 4, ..budget }),
+        Case {
+            algorithm: Algorithm::FixedWindow,
+            ..case("model: a window, 2 proxies, 2 requests", 2, limit(2, 2), Budget { pass: 3, ..budget })
+        },
+        Case {
+            algorithm: Algorithm::FixedWindow,
+            ..case(
+                "model: a window, 2 proxies, whose clock goes back",
+                2,
+                Limit { period_ms: 2000, ..limit(2, 2) },
+                Budget { calls: 3, lost: 0, back: 1, pass: 2, ..budget },
+            )
+        },
+        Case {
+            algorithm: Algorithm::FixedWindow,
+            changed: Some(limit(1, 1)),
+            ..case("model: a window, lowered from 4 to 1", 2, limit(4, 4), Budget { calls: 4, pass: 3, ..budget })
+        },
         Case {
             changed: Some(limit(1, 1)),
             ..case(

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use super::{Budget, Case};
 use crate::check::{Limit, Promise};
 use crate::clock::START;
-use crate::root::{Acquire, Reply, Root, Run};
+use crate::root::{Acquire, Algorithm, Reply, Root, Run};
 
 /// A call ends after so long without a reply.
 const TIMEOUT: u64 = 1000;
@@ -71,6 +71,7 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(case: &Case) -> State {
+        let is_window = case.algorithm == Algorithm::FixedWindow;
         State {
             now: 0,
             behind: 0,
@@ -80,7 +81,7 @@ impl State {
             proxies: vec![Proxy::default(); case.proxies],
             adrift: Vec::new(),
             limit: case.limit,
-            promise: Promise::new(case.limit, 0),
+            promise: Promise::of(case.limit, is_window),
             left: case.budget,
             broken: None,
         }
@@ -153,6 +154,10 @@ impl State {
 
     /// What the bucket's time is now. It stands still while the root's clock is behind it.
     fn time(&self) -> u64 {
+        if self.promise.window.is_some() {
+            // Its own, which a call may find ahead.
+            return self.clock();
+        }
         if self.told == 0 { 0 } else { self.passed + self.clock().saturating_sub(self.told) }
     }
 
@@ -174,6 +179,10 @@ impl State {
             if end > clock {
                 moments.extend([self.now + (end - clock) - 1, self.now + (end - clock)]);
             }
+        }
+        if self.promise.window.is_some() {
+            let left = self.limit.period_ms - clock % self.limit.period_ms;
+            moments.extend([self.now + left - 1, self.now + left]);
         }
         moments.extend(self.proxies.iter().filter_map(|proxy| Some(proxy.call.as_ref()?.sent + TIMEOUT)));
         moments.retain(|moment| *moment > self.now);
@@ -251,6 +260,8 @@ impl State {
         let carry = if alive { proxy.tokens } else { 0 };
         let runs = if waiting > 0 { vec![Run { cost: 1, count: waiting }] } else { Vec::new() };
         let acquire = Acquire {
+            algorithm: case.algorithm,
+            offset_ms: 0,
             requests: limit.requests,
             period_ms: limit.period_ms,
             burst: limit.burst,
@@ -268,7 +279,8 @@ impl State {
         // What is not wanted any more is not spent while the call is out. Rule 6: nor is anything after the shorter life.
         proxy.tokens = carry.min(want);
         let short = case.life_ms.min((3 * limit.period_ms * limit.burst).div_ceil(limit.requests).max(3000));
-        proxy.expires = proxy.expires.min(now + short);
+        // Of a window nothing comes back before its end, whatever has become of a call.
+        proxy.expires = if self.promise.window.is_some() { proxy.expires } else { proxy.expires.min(now + short) };
         proxy.call = Some(Call { acquire, sent: now, spent: 0, lost: false, reply: None });
     }
 

@@ -66,7 +66,8 @@ impl World<'_> {
     pub(super) fn check_root(&mut self, bucket: u32) {
         let root = self.limiter.root(bucket);
         let limit = self.buckets[bucket as usize].promise.limit;
-        let (used, lent) = (root.used, limit.units(root.lent()));
+        let unit = if self.scenario.windows.is_some() { limit.period_ms } else { 1 };
+        let (used, lent) = (root.used * i128::from(unit), limit.units(root.lent()));
         if used < lent {
             self.violate(format!("bucket {bucket}: {lent} units are lent, and only {used} are used"));
         }

@@ -70,7 +70,8 @@ impl World<'_> {
     fn lose(&mut self, bucket: u32) {
         self.strict = false;
         self.limiter.time(self.now);
-        let missing = self.limiter.missing(bucket, self.buckets[bucket as usize].promise.limit);
+        let Bucket { promise, .. } = &self.buckets[bucket as usize];
+        let missing = self.limiter.missing(bucket, promise.limit, promise.window);
         self.forgive(bucket, |_| missing);
         self.limiter.lose(bucket);
     }

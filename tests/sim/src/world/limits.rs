@@ -36,7 +36,7 @@ impl World<'_> {
                 continue;
             }
             promise.forgive(limit.units(lent));
-            if limit.requests < promise.limit.requests {
+            if limit.requests < promise.limit.requests && promise.window.is_none() {
                 promise.pass(now);
                 promise.forgive(promise.missing());
             }
@@ -63,7 +63,7 @@ impl World<'_> {
             let Bucket { promise, ideal, .. } = &mut self.buckets[bucket as usize];
             let before = promise.limit;
             let refilled = i128::from(limit.requests.saturating_sub(before.requests)) * i128::from(since);
-            promise.forgive(refilled.min(limit.capacity()));
+            promise.forgive(if promise.window.is_none() { refilled.min(limit.capacity()) } else { 0 });
             promise.change(limit, now);
             ideal.change(limit, now);
         }
@@ -76,6 +76,10 @@ pub(super) fn promised(scenario: &Scenario, mode: Mode, limit: Limit) -> Limit {
     let Mode::Async { interval_ms } = mode else {
         return limit;
     };
+    if scenario.windows.is_some() {
+        // Each proxy alone keeps to the limit in what it takes for a window, and of those two may meet one of the root.
+        return Limit { burst: limit.burst * 2 * u64::from(scenario.proxies), ..limit };
+    }
     let until_heard = interval_ms + 2 * Engine::<u32>::timer_period(&scenario.policy(0)).0 + 100;
     let burst = limit.burst + (limit.requests * until_heard).div_ceil(limit.period_ms);
     Limit { burst: burst * u64::from(scenario.proxies), ..limit }

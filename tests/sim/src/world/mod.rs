@@ -232,7 +232,7 @@ impl<'s> World<'s> {
 
     fn sample(&mut self) -> Sample {
         let (clock, limit) = (self.limiter.time(self.now).0, self.scenario.limit(0, 0));
-        let missing = self.limiter.missing(0, limit);
+        let missing = self.limiter.missing(0, limit, self.buckets[0].promise.window);
         let lent = self.limiter.lent(0);
         let held = self.proxies.iter().filter_map(|proxy| proxy.holdings.get(&0));
         let unspent: u64 = held.map(|holding| holding.unspent(clock)).sum();
@@ -242,14 +242,15 @@ impl<'s> World<'s> {
 
     fn new(scenario: &'s Scenario, demand: Box<dyn Demand + 's>, is_long: bool, log: bool) -> World<'s> {
         let loses_writes = scenario.faults.iter().any(|fault| matches!(fault.kind, Kind::Failover { .. }));
+        let is_window = scenario.windows.is_some();
         let bucket = |number| {
             let rule = scenario.rule(number);
             let mode = scenario.modes[rule as usize];
             let limit = scenario.tier_limits(rule, 0).fold(scenario.limit(rule, 0), Limit::loosest);
             Bucket {
-                promise: Promise::new(promised(scenario, mode, limit), 0),
-                ever: Promise::new(promised(scenario, mode, scenario.largest(rule)), 0),
-                ideal: Promise::new(limit, 0),
+                promise: Promise::of(promised(scenario, mode, limit), is_window),
+                ever: Promise::of(promised(scenario, mode, scenario.largest(rule)), is_window),
+                ideal: Promise::of(limit, is_window),
                 stranded_since: None,
                 mode,
                 out: 0,
@@ -266,7 +267,7 @@ impl<'s> World<'s> {
             events: 0,
             chance: Random::new(scenario.seed, 1),
             proxies: Vec::new(),
-            limiter: Limiter::new(scenario.roots(), scenario.drifts[0], loses_writes),
+            limiter: Limiter::new(scenario.roots(), is_window, scenario.drifts[0], loses_writes),
             policies: vec![None; scenario.limits.0.len()],
             limit: 0,
             older: Vec::new(),

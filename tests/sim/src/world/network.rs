@@ -5,7 +5,7 @@ use weir::limiter::{Failure, HttpEnd};
 
 use super::asking::rule_and_tenant;
 use super::workers::lives;
-use super::{Event, Message, Spot, World, note};
+use super::{Bucket, Event, Message, Spot, World, note};
 use crate::scenario::Way;
 use crate::wire::{self, Sent};
 
@@ -97,6 +97,10 @@ impl World<'_> {
             (wire::NO_SCRIPT.to_owned(), None)
         } else {
             self.limiter.knows_script = true;
+            if self.scenario.windows.is_some() {
+                let Bucket { promise, ever, ideal, .. } = &mut self.buckets[bucket as usize];
+                [promise, ever, ideal].into_iter().for_each(|promise| promise.window = Some(call.offset_ms));
+            }
             let reply = self.limiter.acquire(self.now, bucket, &call);
             note!(self, "the limiter executes {number}: {reply:?}");
             let body = wire::body(&reply, by_text);

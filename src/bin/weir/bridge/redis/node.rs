@@ -87,7 +87,7 @@ impl Node {
             let _one_at_a_time = self.loading.lock().await;
             // Somebody else may have brought it meanwhile.
             if self.loads.load(Relaxed) == loads {
-                let reply = self.reply_to(&command("EVAL", script.text, key, arguments), asking).await;
+                let reply = self.reply_to(&command("EVAL", &script.text(), key, arguments), asking).await;
                 self.loads.fetch_add(1, Relaxed);
                 return reply;
             }
