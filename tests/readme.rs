@@ -137,7 +137,7 @@ fn the_pages_of_the_examples_show_what_stands_in_their_files() {
     let readme = page("README.md");
     let shown: Vec<&str> = readme.split("](examples/").skip(1).filter_map(|rest| rest.split(')').next()).collect();
     let shown: Vec<&str> = shown.into_iter().filter_map(|file| file.strip_suffix(".md")).collect();
-    assert_eq!(shown, ["api-keys", "per-ip", "login", "exports", "grpc", "jwt"]);
+    assert_eq!(shown, ["api-keys", "per-ip", "login", "exports", "quotas", "grpc", "jwt"]);
     let lines = |text: &str| -> Vec<String> { text.lines().map(|line| line.trim().to_owned()).collect() };
     for page in shown {
         let text = fs::read_to_string(examples.join(format!("{page}.md"))).expect("a page");
